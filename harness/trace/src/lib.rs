@@ -1,0 +1,34 @@
+//! Noun: what was asked and what happened.
+//!
+//! Checkpoint rows, prompts, sites, scopes, provenance, the trace format and the [`Subject`] that fills a trace.
+//! Plain `f32` slices only: this crate must not know tensors of any framework, devices, metrics or verdicts.
+
+mod capture;
+mod deviation;
+mod disk;
+mod manifest;
+mod names;
+mod prompts;
+mod read;
+mod record;
+mod registry;
+mod scope;
+mod site;
+mod subject;
+mod taps;
+mod write;
+
+pub use capture::{Capture, Rows, ScopeCapture, Tensor};
+pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
+pub use disk::write_atomically;
+pub use manifest::{Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, PromptRecord, Status, VERSION};
+pub use names::nearest;
+pub use prompts::{Prompt, PromptError, parse_prompts, prompts_from_texts};
+pub use read::{PromptTrace, ScopeTrace, Trace, TraceError};
+pub use record::{RecordError, Recording, record};
+pub use registry::{BosConvention, CheckpointRow, Known, Registry, RegistryError, Source, ThresholdOverrides};
+pub use scope::Scope;
+pub use site::{BlockSite, Site, UnknownSite};
+pub use subject::{Request, Subject, SubjectError};
+pub use taps::{Taps, TapsError};
+pub use write::{TraceWriter, WriteError};

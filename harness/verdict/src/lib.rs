@@ -1,0 +1,20 @@
+//! Noun: what a comparison concludes.
+//!
+//! Estimates with their intervals, per-row and per-site results, outcomes, coverage, exit codes and the `verdict.json`
+//! schema. This crate must not know how a number was computed nor how it will be shown.
+
+mod estimate;
+mod exit_code;
+mod outcome;
+mod results;
+mod thresholds;
+mod verdict;
+
+pub use estimate::{Interval, Summary};
+pub use exit_code::ExitCode;
+pub use outcome::{Agreement, Outcome};
+pub use results::{
+    BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
+};
+pub use thresholds::{DEFAULT_THRESHOLDS, Thresholds, ThresholdsError};
+pub use verdict::{ArmIdentity, Arms, Bootstrap, FORMAT, PromptResult, VERSION, Verdict, VerdictError};

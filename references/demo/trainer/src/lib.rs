@@ -1,0 +1,2 @@
+//! Trains the demo checkpoint from a story grammar.
+pub mod grammar;
