@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::{Capture, Request, Scope, Status, Subject, Taps, TraceWriter, WriteError};
+use crate::{Capture, Request, Scope, Status, Subject, Taps, TraceWriter, WriteError, in_parallel};
 
 /// What to record of every prompt.
 pub struct Recording<'a> {
@@ -23,14 +23,6 @@ pub struct Recording<'a> {
     pub on_prompt: &'a (dyn Fn(usize) + Sync),
 }
 
-/// Why a recording stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The trace cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
 /// Runs every prompt of `writer`'s manifest that is not done yet and completes the trace. A prompt that fails is recorded
 /// as failed and the others go on.
 ///
@@ -40,26 +32,19 @@ pub fn record(
     subject: &(impl Subject + Sync),
     recording: &Recording<'_>,
     writer: TraceWriter,
-) -> Result<(), RecordError> {
+) -> Result<(), WriteError> {
     let waiting: Vec<usize> = {
         let prompts = writer.manifest().prompts.iter().enumerate();
         prompts.filter(|(_, prompt)| prompt.status != Status::Ok).map(|(index, _)| index).collect()
     };
     let done = AtomicUsize::new(writer.manifest().prompts.len() - waiting.len());
-    let next = AtomicUsize::new(0);
     let writer = Mutex::new(writer);
-    let work = || -> Result<(), WriteError> {
-        while let Some(index) = waiting.get(next.fetch_add(1, Ordering::Relaxed)) {
-            record_prompt(subject, recording, &writer, *index)?;
-            (recording.on_prompt)(done.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..recording.jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker's panic is ours: pass it on"))
+    in_parallel(waiting.len(), recording.jobs, |index| {
+        record_prompt(subject, recording, &writer, waiting[index])?;
+        (recording.on_prompt)(done.fetch_add(1, Ordering::Relaxed) + 1);
+        Ok::<_, WriteError>(())
     })?;
-    Ok(writer.into_inner().unwrap_or_else(PoisonError::into_inner).complete()?)
+    writer.into_inner().unwrap_or_else(PoisonError::into_inner).complete()
 }
 
 fn record_prompt(
