@@ -1,0 +1,208 @@
+//! From measured prompts to the verdict of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fidelity_trace::{CheckpointIdentity, Scope, Status};
+use fidelity_verdict::{
+    Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict,
+};
+
+use crate::{
+    bootstrap::{BOOTSTRAP, Resamples},
+    numbers::rows,
+    prompt::{PromptComparison, ScopeComparison},
+    scope::conclude_scope,
+};
+
+/// Everything of a verdict that does not come from rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// What was computed.
+    pub checkpoint: CheckpointIdentity,
+    /// By whom.
+    pub arms: Arms,
+    /// The thresholds to apply.
+    pub thresholds: Thresholds,
+    /// Verdicts that are expected of this checkpoint and exit 0: names of [`Outcome`]s.
+    pub expect: Vec<String>,
+    /// Things a reader must know; the comparison appends its own.
+    pub notes: Vec<String>,
+    /// The reference's noise floor, relative L2 by site.
+    pub noise_floor: BTreeMap<String, f64>,
+    /// The prompts, computed or not.
+    pub prompts: Vec<PromptResult>,
+    /// Prompts that the reference did not compute.
+    pub reference_not_computed: NotComputed,
+    /// Prompts that the arm did not compute.
+    pub device_not_computed: NotComputed,
+    /// What the arms generated, from [`crate::generated()`].
+    pub generated: Option<Generated>,
+}
+
+/// How many prompts an arm did not compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotComputed {
+    /// Tried and failed.
+    pub failed: usize,
+    /// Not tried.
+    pub skipped: usize,
+}
+
+impl NotComputed {
+    /// Counts the prompts of an arm.
+    pub fn count(statuses: impl IntoIterator<Item = Status>) -> Self {
+        let mut counted = Self::default();
+        for status in statuses {
+            match status {
+                Status::Ok => {}
+                Status::Failed => counted.failed += 1,
+                Status::Skipped => counted.skipped += 1,
+            }
+        }
+        counted
+    }
+}
+
+/// Concludes a run; `prompts[i]` is the comparison of `header.prompts[i]`, the default where it was not computed.
+///
+/// The run is its worst scope; greedy text that degenerates where the reference's does not makes it broken. Faithful exits
+/// 0, degraded and broken exit 1 unless expected, inconclusive exits 3 whatever is expected, or 4 when nothing was compared
+/// because the arm computed no prompt.
+///
+/// # Panics
+/// When there is not one comparison a prompt.
+#[must_use]
+pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
+    assert_eq!(header.prompts.len(), prompts.len(), "one comparison a prompt");
+    let resamples = Resamples::draw(BOOTSTRAP, prompts.len());
+    let absent = ScopeComparison::default();
+    let mut scopes = BTreeMap::new();
+    let mut notes = not_computed_notes(&header);
+    for scope in scopes_of_device(&prompts) {
+        let of_scope: Vec<&ScopeComparison> =
+            prompts.iter().map(|prompt| prompt.scopes.get(&scope).unwrap_or(&absent)).collect();
+        notes.extend(scope_notes(scope, &of_scope));
+        scopes.insert(scope, conclude_scope(&header, &of_scope, &resamples));
+    }
+    let (verdict, reason) = judge_run(&scopes, header.generated.as_ref());
+    let expected = header.expect.iter().any(|name| name == verdict.name());
+    notes.extend(unmet_expectation(&header.expect, verdict));
+    Verdict {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        verdict,
+        reason: if excused(verdict, expected) { format!("{reason}; as expected") } else { reason },
+        exit_code: exit_code(verdict, expected, &header, &scopes).code(),
+        notes: header.notes.into_iter().chain(notes).collect(),
+        checkpoint: header.checkpoint,
+        arms: header.arms,
+        expect: header.expect,
+        thresholds: header.thresholds,
+        bootstrap: BOOTSTRAP,
+        noise_floor: header.noise_floor,
+        scopes,
+        generated: header.generated,
+        prompts: header.prompts,
+    }
+}
+
+/// The scopes the arm holds in any prompt.
+fn scopes_of_device(prompts: &[PromptComparison]) -> BTreeSet<Scope> {
+    let held = prompts.iter().flat_map(|prompt| &prompt.scopes).filter(|(_, scope)| scope.in_device);
+    held.map(|(scope, _)| *scope).collect()
+}
+
+fn judge_run(scopes: &BTreeMap<Scope, ScopeResult>, generated: Option<&Generated>) -> (Outcome, String) {
+    let worst = scopes.values().map(|scope| scope.verdict).max();
+    let degenerate = generated.filter(|generated| generated.degenerate).map(degenerate_reason);
+    let scopes_reason = worst.map(|worst| worst_reason(scopes, worst));
+    match (worst, scopes_reason, degenerate) {
+        (Some(worst), Some(reason), None) => (worst, reason),
+        (Some(Outcome::Degraded | Outcome::Broken), Some(reason), Some(degenerate)) => {
+            (Outcome::Broken, format!("{reason}; {degenerate}"))
+        }
+        (_, _, Some(degenerate)) => (Outcome::Broken, degenerate),
+        (_, _, None) => (Outcome::Inconclusive, "nothing was compared".to_owned()),
+    }
+}
+
+/// The reason of the first scope, in the order they run, that came out worst; the others of the same outcome are named.
+fn worst_reason(scopes: &BTreeMap<Scope, ScopeResult>, worst: Outcome) -> String {
+    let mut alike = scopes.iter().filter(|(_, result)| result.verdict == worst);
+    let mut reason = alike.next().map_or_else(String::new, |(scope, result)| {
+        let bad = result.first_bad_site.map(|site| format!("; first bad site {site}"));
+        format!("{scope}: {}{}", result.reason, bad.unwrap_or_default())
+    });
+    let others: Vec<&str> = alike.map(|(scope, _)| scope.name()).collect();
+    if !others.is_empty() {
+        reason += &format!("; {} also {worst}", others.join(" and "));
+    }
+    reason
+}
+
+fn degenerate_reason(generated: &Generated) -> String {
+    let pairs = generated.device_degenerate.iter().zip(&generated.reference_degenerate);
+    let count = pairs.filter(|(device, reference)| **device && !**reference).count();
+    format!("greedy text degenerates into one repeated token in {count} of {} prompts", generated.prompts.len())
+}
+
+/// Whether an outcome that would exit 1 is expected. Inconclusive is never a pass, and faithful needs no excuse.
+fn excused(verdict: Outcome, expected: bool) -> bool {
+    expected && matches!(verdict, Outcome::Degraded | Outcome::Broken)
+}
+
+fn exit_code(verdict: Outcome, expected: bool, header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> ExitCode {
+    match verdict {
+        Outcome::Faithful => ExitCode::Pass,
+        Outcome::Degraded | Outcome::Broken if expected => ExitCode::Pass,
+        Outcome::Degraded | Outcome::Broken => ExitCode::FidelityFailure,
+        Outcome::Inconclusive if device_failed(header, scopes) => ExitCode::Device,
+        Outcome::Inconclusive => ExitCode::Inconclusive,
+    }
+}
+
+/// Nothing was compared, and the arm failed and computed no prompt.
+fn device_failed(header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> bool {
+    let NotComputed { failed, skipped } = header.device_not_computed;
+    let nothing_compared = scopes.values().all(|scope| scope.coverage.rows_compared == 0);
+    nothing_compared && failed > 0 && failed + skipped >= header.prompts.len()
+}
+
+fn not_computed_notes(header: &Header) -> Vec<String> {
+    let prompts = header.prompts.len();
+    let arms = [("the reference", header.reference_not_computed), ("the arm", header.device_not_computed)];
+    let note = |count: usize, what: &str| (count > 0).then(|| format!("{count} of {prompts} prompts {what}"));
+    let notes = arms.into_iter().flat_map(|(arm, NotComputed { failed, skipped })| {
+        [note(failed, &format!("failed in {arm}")), note(skipped, &format!("were not run by {arm}"))]
+    });
+    notes.flatten().collect()
+}
+
+/// What was not compared in a scope and why, where the numbers of coverage do not say it all.
+fn scope_notes(scope: Scope, prompts: &[&ScopeComparison]) -> Vec<String> {
+    let mut differences = BTreeMap::new();
+    let mut not_finite = BTreeMap::new();
+    for prompt in prompts {
+        for (site, difference) in &prompt.incomparable {
+            differences.entry(site).or_insert(difference);
+        }
+        for (site, count) in &prompt.reference_not_finite {
+            *not_finite.entry(site).or_insert(0) += count;
+        }
+    }
+    let other_token: usize = prompts.iter().map(|prompt| prompt.rows_other_token).sum();
+    let other_token = (other_token > 0).then(|| {
+        format!("{scope}: {} not compared, the arm was fed another token there than the reference", rows(other_token))
+    });
+    let differences = differences.into_iter().map(|(site, difference)| format!("{scope}/{site}: {difference}"));
+    let not_finite = not_finite.into_iter().map(|(site, count)| {
+        format!("{scope}/{site}: {} not compared, the reference holds a NaN or an infinity there", rows(count))
+    });
+    other_token.into_iter().chain(differences).chain(not_finite).collect()
+}
+
+/// A note when something else was expected than was found, which does not change the exit code.
+fn unmet_expectation(expect: &[String], verdict: Outcome) -> Option<String> {
+    let met = expect.is_empty() || expect.iter().any(|name| name == verdict.name());
+    (!met).then(|| format!("expected {}, found {verdict}", expect.join(" or ")))
+}

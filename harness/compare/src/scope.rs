@@ -1,0 +1,104 @@
+//! One scope over all prompts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fidelity_trace::{BlockSite, Site, Status};
+use fidelity_verdict::{BlockError, Coverage, RowResult, ScopeResult, SiteResult};
+
+use crate::{
+    bootstrap::Resamples,
+    conclude::Header,
+    first_bad::first_bad_site,
+    judge::judge,
+    logits::LogitsRow,
+    numbers::{rounded, rounded_near_one},
+    profile::profile,
+    prompt::{ScopeComparison, SiteRow},
+    site::{conclude_site, rows_of},
+    summary::median,
+};
+
+/// Concludes one scope; `prompts` has one entry a prompt of `header.prompts`.
+pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resamples: &Resamples) -> ScopeResult {
+    let compared: BTreeSet<Site> = prompts.iter().flat_map(|prompt| prompt.sites.keys()).copied().collect();
+    let conclude = |site: Site| (site, conclude_site(site, prompts, resamples));
+    let sites: BTreeMap<Site, SiteResult> = compared.into_iter().map(conclude).collect();
+    let coverage = coverage(header, prompts, &sites);
+    let (verdict, reason) = judge(sites.get(&Site::Logits), &coverage, prompts, &header.thresholds);
+    let bad = first_bad_site(&sites, &header.noise_floor, &header.thresholds);
+    ScopeResult {
+        verdict,
+        reason,
+        first_bad_site: bad.as_ref().map(|bad| bad.site),
+        first_bad_site_detail: bad,
+        coverage,
+        blocks: blocks(&sites, prompts),
+        profile: profile(prompts),
+        rows: rows(prompts),
+        sites,
+    }
+}
+
+fn coverage(header: &Header, prompts: &[&ScopeComparison], sites: &BTreeMap<Site, SiteResult>) -> Coverage {
+    let sum = |count: fn(&ScopeComparison) -> usize| prompts.iter().map(|prompt| count(prompt)).sum();
+    let only_in_reference: BTreeSet<Site> = prompts
+        .iter()
+        .flat_map(|prompt| prompt.sites_missing.iter().chain(prompt.incomparable.keys()))
+        .filter(|site| !sites.contains_key(site))
+        .copied()
+        .collect();
+    Coverage {
+        rows_compared: sum(|prompt| prompt.logits.len()),
+        rows_missing: sum(|prompt| prompt.rows_missing),
+        rows_other_token: sum(|prompt| prompt.rows_other_token),
+        rows_reference_not_finite: sum(|prompt| prompt.reference_not_finite.get(&Site::Logits).copied().unwrap_or(0)),
+        prompts_compared: prompts.iter().filter(|prompt| !prompt.logits.is_empty()).count(),
+        prompts_missing: header.prompts.iter().filter(|prompt| prompt.status != Status::Ok).count(),
+        sites_compared: sites.len(),
+        sites_missing: only_in_reference.len(),
+    }
+}
+
+fn blocks(sites: &BTreeMap<Site, SiteResult>, prompts: &[&ScopeComparison]) -> Vec<BlockError> {
+    let local = |block: u32| {
+        let errors = prompts.iter().filter_map(|prompt| prompt.local.get(&block)).flatten();
+        median(errors.copied().collect())
+    };
+    let of_block = |(site, result): (&Site, &SiteResult)| match site {
+        Site::Block(block, BlockSite::ResidPost) => {
+            let cumulative = result.relative_l2.map(|summary| summary.p50);
+            Some(BlockError { block: *block, cumulative, local: local(*block) })
+        }
+        Site::Embed | Site::Block(..) | Site::FinalNorm | Site::Logits => None,
+    };
+    sites.iter().filter_map(of_block).collect()
+}
+
+fn rows(prompts: &[&ScopeComparison]) -> Vec<RowResult> {
+    let of_prompt = |(prompt, comparison): (usize, &&ScopeComparison)| -> Vec<RowResult> {
+        let pairs = rows_of(comparison, Site::Logits).iter().zip(&comparison.logits);
+        pairs.map(|(row, logits)| row_result(prompt, row, logits)).collect()
+    };
+    prompts.iter().enumerate().flat_map(of_prompt).collect()
+}
+
+fn row_result(prompt: usize, row: &SiteRow, logits: &LogitsRow) -> RowResult {
+    RowResult {
+        prompt,
+        position: row.position,
+        token_id: row.token_id,
+        finite: row.metrics.is_some(),
+        cosine: row.metrics.and_then(|row| row.cosine).map(rounded_near_one),
+        pearson: row.metrics.and_then(|row| row.pearson).map(rounded_near_one),
+        relative_l2: row.metrics.and_then(|row| row.relative_l2).map(rounded),
+        nmse: row.metrics.and_then(|row| row.nmse).map(rounded),
+        max_abs: row.metrics.map(|row| rounded(row.max_abs)),
+        kl: logits.metrics.map(|row| rounded(row.kl)),
+        top1: logits.top1,
+        top5: logits.top5,
+        reference_choice: logits.reference_choice,
+        device_choice: logits.metrics.map(|row| row.device_choice),
+        rank: logits.metrics.map(|row| row.rank),
+        delta_log_prob: logits.metrics.map(|row| rounded(row.delta_log_prob)),
+    }
+}
