@@ -1,1 +1,29 @@
-//! placeholder
+//! Verb: computes a checkpoint as transformers does, in float32 (and float64, to say how right that is).
+//!
+//! Checkpoint folders, the strict reading of config.json, the one decoder with its sites, the tokenizer. This crate must
+//! not know devices, recipes, metrics or verdicts.
+
+mod checkpoint;
+mod config;
+mod decoder;
+mod demo;
+mod error;
+mod keys;
+mod local;
+mod noise;
+mod reference;
+mod scopes;
+mod taps;
+mod tokenizer;
+mod weights;
+
+pub use checkpoint::Checkpoint;
+pub use config::Architecture;
+pub use decoder::{Cache, Chunk, Decoder, Instrument, Visibility, WeightKind, Wiring};
+pub use error::CheckpointError;
+pub use local::local_blocks;
+pub use reference::Reference;
+pub use scopes::{OFFERED, run_scopes};
+pub use taps::TapCollector;
+pub use tokenizer::{Tokenizer, TokenizerError};
+pub use weights::WeightFiles;

@@ -1,0 +1,145 @@
+//! Multi-head attention with grouped keys and values (Vaswani et al. 2017; Ainslie et al. 2023).
+
+use candle_core::{DType, Device, Result, Tensor};
+use fidelity_trace::BlockSite;
+
+use super::{
+    Cache, Chunk, Loader, Visibility,
+    operations::{Linear, softmax},
+    rope::Rope,
+    wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
+};
+use crate::{Architecture, CheckpointError};
+
+/// What compiled graphs add to the score of a hidden key; only mask faults use it, the reference hides with −∞.
+const COMPILED_MASK: f64 = -100.0;
+
+pub(super) struct Attention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    query_heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+}
+
+/// The instrument inside one block.
+type At<'a> = &'a mut dyn FnMut(BlockSite, Tensor) -> Result<Tensor>;
+
+impl Attention {
+    pub(super) fn load(
+        loader: &mut Loader<'_>,
+        a: &Architecture,
+        name: &str,
+    ) -> std::result::Result<Self, CheckpointError> {
+        let (queries, keys) = (a.query_heads * a.head_dim, a.kv_heads * a.head_dim);
+        let mut linear =
+            |part: &str, out, input| loader.linear(&format!("{name}.{part}"), out, input, a.attention_bias);
+        Ok(Self {
+            q: linear("q_proj", queries, a.hidden)?,
+            k: linear("k_proj", keys, a.hidden)?,
+            v: linear("v_proj", keys, a.hidden)?,
+            o: linear("o_proj", a.hidden, queries)?,
+            query_heads: a.query_heads,
+            kv_heads: a.kv_heads,
+            head_dim: a.head_dim,
+        })
+    }
+
+    pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
+        Ok(Self {
+            q: self.q.to_dtype(dtype)?,
+            k: self.k.to_dtype(dtype)?,
+            v: self.v.to_dtype(dtype)?,
+            o: self.o.to_dtype(dtype)?,
+            ..*self
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a block knows, handed on once")]
+    pub(super) fn apply(
+        &self,
+        block: usize,
+        x: &Tensor,
+        chunk: &Chunk<'_>,
+        rope: &Rope,
+        cache: Option<&mut Cache>,
+        wiring: &BlockWiring,
+        at: At<'_>,
+    ) -> Result<Tensor> {
+        let rows = x.dim(0)?;
+        let heads = |y: Tensor, heads| y.reshape((rows, heads, self.head_dim));
+        let q = at(BlockSite::Q, rope.apply(&heads(self.q.apply(x)?, self.query_heads)?, wiring.rope)?)?;
+        let k = at(BlockSite::K, rope.apply(&heads(self.k.apply(x)?, self.kv_heads)?, wiring.rope)?)?;
+        let v = at(BlockSite::V, heads(self.v.apply(x)?, self.kv_heads)?)?;
+
+        let head_first = |y: &Tensor| y.transpose(0, 1)?.contiguous();
+        let (keys, values) = (head_first(&k)?, head_first(&v)?);
+        let (keys, values, key_positions) = match cache {
+            Some(cache) => {
+                let (keys, values) = cache.append(block, &keys, &values)?;
+                (keys, values, [cache.positions(), chunk.positions].concat())
+            }
+            None => (keys, values, chunk.positions.to_vec()),
+        };
+        let keys = self.for_queries(keys, wiring.heads)?;
+        let values = self.for_queries(values, wiring.heads)?;
+
+        let shape = (self.query_heads, rows, key_positions.len());
+        let grouped = (keys.dim(0)?, (), self.head_dim);
+        let scores = head_first(&q)?.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)?;
+        let scores = at(BlockSite::Scores, (scores * (self.head_dim as f64).powf(-0.5))?.reshape(shape)?)?;
+        let masked = scores.broadcast_add(&mask(chunk, &key_positions, wiring.mask, self.query_heads, x.dtype())?)?;
+        let pattern = at(BlockSite::Pattern, normalised(&masked, wiring.softmax)?)?;
+        let z = pattern.reshape((keys.dim(0)?, (), key_positions.len()))?.matmul(&values)?;
+        let z = z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?;
+        let z = at(BlockSite::Z, z.reshape((rows, ()))?)?;
+        at(BlockSite::AttnOut, self.o.apply(&z)?)
+    }
+
+    /// Keys or values as query heads read them. In the right order the heads of a group are neighbours, and the group is
+    /// computed as one matrix without a copy; the wrong order needs one copy per query head.
+    fn for_queries(&self, kv: Tensor, map: HeadMap) -> Result<Tensor> {
+        match map {
+            HeadMap::Repeat => Ok(kv),
+            HeadMap::Tile => {
+                let heads = (0..self.query_heads).map(|head| (head % self.kv_heads) as u32);
+                kv.contiguous()?.index_select(&Tensor::from_iter(heads, &Device::Cpu)?, 0)
+            }
+        }
+    }
+}
+
+fn normalised(scores: &Tensor, over: SoftmaxOver) -> Result<Tensor> {
+    match over {
+        SoftmaxOver::Keys => softmax(scores),
+        SoftmaxOver::HeadsAndKeys => {
+            let (heads, rows, keys) = scores.dims3()?;
+            let rows_first = scores.transpose(0, 1)?.contiguous()?.reshape((rows, heads * keys))?;
+            softmax(&rows_first)?.reshape((rows, heads, keys))?.transpose(0, 1)?.contiguous()
+        }
+    }
+}
+
+/// What is added to the scores `[query head, row, key]`.
+fn mask(chunk: &Chunk<'_>, key_positions: &[u32], over: MaskOverHeads, heads: usize, dtype: DType) -> Result<Tensor> {
+    let visible = |position: u32, key: u32| match chunk.visibility {
+        Visibility::Causal => key <= position,
+        Visibility::SelfOnly => key == position,
+    };
+    let row = |position: u32, hidden: f64| {
+        key_positions.iter().map(move |key| if visible(position, *key) { 0.0 } else { hidden })
+    };
+    let (rows, keys) = (chunk.positions.len(), key_positions.len());
+    let (values, shape): (Vec<f64>, _) = match over {
+        MaskOverHeads::Tiled => {
+            (chunk.positions.iter().flat_map(|position| row(*position, f64::NEG_INFINITY)).collect(), (1, rows, keys))
+        }
+        MaskOverHeads::Repeated => {
+            let repeated = (0..heads * rows).map(|index| chunk.positions[index / heads]);
+            (repeated.flat_map(|position| row(position, COMPILED_MASK)).collect(), (heads, rows, keys))
+        }
+    };
+    Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)
+}

@@ -1,0 +1,78 @@
+//! How far float32 is from float64, measured on every prompt in one teacher-forced pass.
+
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Result, Tensor};
+use fidelity_trace::{Capture, Request, Scope, Site};
+
+use crate::{Chunk, Decoder, Instrument, Visibility, Wiring, taps::KeyLayout};
+
+/// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
+const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
+
+/// Fills `noise_floor` and `logits_noise` of a captured prompt. `decoder` computes in float64.
+pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Capture) -> Result<()> {
+    let fed = capture.scopes.get(&Scope::Tbt).map_or(&[][..], |tbt| &tbt.token_ids);
+    let token_ids = [request.token_ids, fed].concat();
+    let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
+    let chunk = Chunk { token_ids: &token_ids, positions: &positions, visibility: Visibility::Causal };
+    let width = request.token_ids.len() + request.new_tokens;
+    let layout = KeyLayout { chunk, first_key: 0, width };
+    let mut meter = Meter { capture, layout, floor: BTreeMap::new(), logits: BTreeMap::new() };
+    decoder.forward(&chunk, None, &Wiring::default(), &mut meter)?;
+    let Meter { floor, logits, .. } = meter;
+    capture.noise_floor = floor;
+    for (scope, noise) in logits {
+        capture.scopes.entry(scope).or_default().logits_noise = Some(noise);
+    }
+    Ok(())
+}
+
+struct Meter<'a> {
+    capture: &'a Capture,
+    layout: KeyLayout<'a>,
+    floor: BTreeMap<Site, f64>,
+    logits: BTreeMap<Scope, Vec<f32>>,
+}
+
+impl Instrument for Meter<'_> {
+    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+        if self.capture.wants(site) {
+            let rows = self.layout.rows_first(site, &tensor)?.to_dtype(DType::F64)?;
+            let exact = rows.flatten_from(1)?.to_vec2::<f64>()?;
+            for scope in CAUSAL {
+                self.compare(scope, site, &exact);
+            }
+        }
+        Ok(tensor)
+    }
+}
+
+impl Meter<'_> {
+    fn compare(&mut self, scope: Scope, site: Site, exact: &[Vec<f64>]) {
+        let Some(captured) = self.capture.scopes.get(&scope) else { return };
+        let Some(tensor) = captured.sites.get(&site) else { return };
+        let mut largest = Vec::with_capacity(tensor.rows());
+        for (index, position) in captured.positions.iter().enumerate() {
+            let (relative, max_abs) = distance(&exact[*position as usize], tensor.row(index));
+            let floor = self.floor.entry(site).or_insert(0.0);
+            *floor = floor.max(relative);
+            largest.push(max_abs as f32);
+        }
+        if site == Site::Logits {
+            self.logits.insert(scope, largest);
+        }
+    }
+}
+
+/// (‖rounded − exact‖ / ‖exact‖, max |rounded − exact|); the former is 0 for a zero row.
+fn distance(exact: &[f64], rounded: &[f32]) -> (f64, f64) {
+    let (mut error, mut energy, mut largest) = (0.0, 0.0, 0.0_f64);
+    for (exact, rounded) in exact.iter().zip(rounded) {
+        let difference = f64::from(*rounded) - exact;
+        error += difference * difference;
+        energy += exact * exact;
+        largest = largest.max(difference.abs());
+    }
+    (if energy > 0.0 { (error / energy).sqrt() } else { 0.0 }, largest)
+}
