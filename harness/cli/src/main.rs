@@ -1,2 +1,37 @@
-//! placeholder
-fn main() {}
+//! The program: the only place where the parts meet. It computes nothing itself.
+
+mod args;
+mod arms;
+mod commands;
+mod error;
+mod inputs;
+mod judge;
+mod output;
+mod progress;
+mod resources;
+mod run_folder;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match &arguments.command {
+        Command::Run(run) => commands::run::run(run),
+        Command::Reference(reference) => commands::record::reference(reference),
+        Command::Record(record) => commands::record::record(record),
+        Command::Compare(compare) => commands::compare::compare(compare),
+        Command::Report(report) => commands::report::report(report),
+        Command::List(list) => commands::list::list(list),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(error.exit_code().code())
+        }
+    }
+}

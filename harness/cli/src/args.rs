@@ -1,0 +1,181 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Says whether a language model compiled for an accelerator computes what its Hugging Face checkpoint computes, where it
+/// first goes wrong, and why.
+///
+/// Exit codes: 0 pass, 1 not faithful, 2 wrong usage or input, 3 inconclusive, 4 device failure, 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "fidelity", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compute reference and arm, compare them, write a report, say a verdict.
+    Run(RunArgs),
+    /// Compute the float32 reference into a trace.
+    Reference(ReferenceArgs),
+    /// Compute an arm into a trace.
+    Record(RecordArgs),
+    /// Compare two traces.
+    Compare(CompareArgs),
+    /// Make a run's report again from its verdict.json.
+    Report(ReportArgs),
+    /// Show the checkpoints, recipes and prompts that are known.
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// A row of checkpoints.toml [default: demo, or the folder's name with --weights].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// A Hugging Face folder with config.json, tokenizer.json and safetensors.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Never reach for the network. (This version never does.)
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PromptArgs {
+    /// Prompts: a file (text lines or JSON lines) or a built-in set [default: the checkpoint's].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompts: Option<String>,
+    /// One prompt; may be repeated.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
+    pub(crate) prompt: Vec<String>,
+    /// How many ids to generate after each prompt.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) new_tokens: usize,
+    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all].
+    #[arg(long, value_name = "LIST")]
+    pub(crate) scopes: Option<String>,
+    /// Sites to keep: default, all, or a comma-separated list.
+    #[arg(long, value_name = "LIST", default_value = "default")]
+    pub(crate) taps: String,
+    /// Prompts to compute at a time [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArmArgs {
+    /// The arm to judge: emulator.
+    #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
+    pub(crate) device: String,
+    /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) recipe: Option<String>,
+    /// Inject a fault: NAME or NAME@BLOCK; may be repeated.
+    #[arg(long, value_name = "FAULT")]
+    pub(crate) fault: Vec<String>,
+    /// Prompts that activation ranges come from: a file or a built-in set [default: the checkpoint's].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calibration: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the unfinished work in --out.
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
+    /// Print no progress and no tables, only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) arm: ArmArgs,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Delete the traces (all tensors) once the verdict is written.
+    #[arg(long)]
+    pub(crate) discard_traces: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Do not measure float32 against float64 (halves the work; the noise floor is then unknown).
+    #[arg(long)]
+    pub(crate) no_noise: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) arm: ArmArgs,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// The reference trace whose prompts and greedy ids the arm is fed [default: computed on the way].
+    #[arg(long, value_name = "TRACE")]
+    pub(crate) reference: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The reference's trace.
+    #[arg(value_name = "REF_TRACE")]
+    pub(crate) reference: PathBuf,
+    /// The arm's trace.
+    #[arg(value_name = "DEVICE_TRACE")]
+    pub(crate) device: PathBuf,
+    /// Write the report folder here [default: none is written].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A run's folder, or its verdict.json.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// What is known of one checkpoint, in full.
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) checkpoint: Option<String>,
+}

@@ -1,0 +1,131 @@
+//! Making the arms and recording them.
+
+use std::path::Path;
+
+use fidelity_emulator::{Emulator, Recipe, calibrate};
+use fidelity_references::{Decoder, Reference};
+use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, record};
+use serde_json::{Value, json};
+
+use crate::{args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, resources};
+
+const DEFAULT_RECIPE: &str = "a16w8";
+
+/// What is known of the arm before anything is computed.
+pub(crate) struct ArmPlan {
+    recipe: Option<Recipe>,
+    faults: Vec<Intervention>,
+    calibration: (String, Vec<Vec<u32>>),
+}
+
+impl ArmPlan {
+    pub(crate) fn make(asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
+        if asked.device != "emulator" {
+            return Err(CliError::Device(asked.device.clone()));
+        }
+        let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
+        let blocks = inputs.checkpoint.architecture().blocks as u32;
+        faults.iter().try_for_each(|fault| fault.check(blocks))?;
+        let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
+        let recipe = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
+            "none" => None,
+            name => {
+                let resource = resources::recipe(name)?;
+                Some(Recipe::parse(&resource.text, &resource.name, &resource.origin)?)
+            }
+        };
+        let calibration = inputs.calibration(asked.calibration.as_deref())?;
+        Ok(Self { recipe, faults, calibration })
+    }
+
+    /// The emulator, calibrated on `float32`.
+    pub(crate) fn emulator(self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
+        let emulator = match self.recipe {
+            None => Emulator::float32(&inputs.checkpoint)?,
+            Some(recipe) => {
+                let (origin, prompts) = self.calibration;
+                let ranges = calibrate(float32, &prompts, inputs.jobs)
+                    .map_err(|source| CliError::Compute { what: "the calibration", source })?;
+                Emulator::quantised(&inputs.checkpoint, recipe, &ranges, &origin)?
+            }
+        };
+        Ok(emulator.with_faults(self.faults))
+    }
+}
+
+pub(crate) fn reference(inputs: &Inputs, noise: bool) -> Result<Reference, CliError> {
+    let decoder = inputs.checkpoint.decoder(&|_, tensor| Ok(tensor))?;
+    if !noise {
+        return Ok(Reference::without_noise(decoder));
+    }
+    Reference::with_noise(decoder)
+        .map_err(|source| CliError::Compute { what: "the float64 twin of the reference", source })
+}
+
+/// A trace to be written.
+pub(crate) struct Target<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) resume: bool,
+    pub(crate) scopes: &'a [Scope],
+}
+
+pub(crate) fn record_reference(
+    reference: &Reference,
+    inputs: &Inputs,
+    target: &Target<'_>,
+    progress: &Progress,
+) -> Result<Trace, CliError> {
+    record_subject(reference, manifest(reference, inputs, target), None, inputs, target, progress)
+}
+
+pub(crate) fn record_emulator(
+    emulator: &Emulator,
+    continuations: &[Vec<u32>],
+    inputs: &Inputs,
+    target: &Target<'_>,
+    progress: &Progress,
+) -> Result<Trace, CliError> {
+    let mut manifest = manifest(emulator, inputs, target);
+    manifest.deviations = emulator.deviations();
+    manifest.logits_step = emulator.logits_step();
+    record_subject(emulator, manifest, Some(continuations), inputs, target, progress)
+}
+
+fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Manifest {
+    let mut manifest = Manifest::new(subject.arm(), inputs.checkpoint.identity().clone());
+    manifest.prompts.clone_from(&inputs.prompts);
+    manifest.environment.insert("fidelity".into(), Value::from(env!("CARGO_PKG_VERSION")));
+    let scopes: Vec<_> = target.scopes.iter().map(|scope| scope.name()).collect();
+    let settings = json!({ "scopes": scopes, "taps": format!("{:?}", inputs.taps), "new_tokens": inputs.new_tokens });
+    manifest.other.insert("settings".into(), settings);
+    manifest
+}
+
+fn record_subject(
+    subject: &(impl Subject + Sync),
+    manifest: Manifest,
+    continuations: Option<&[Vec<u32>]>,
+    inputs: &Inputs,
+    target: &Target<'_>,
+    progress: &Progress,
+) -> Result<Trace, CliError> {
+    let writer = TraceWriter::open(target.folder, manifest, target.resume)?;
+    let bar = progress.bar(&subject.arm().kind.to_string(), inputs.prompts.len());
+    let recording = Recording {
+        scopes: target.scopes,
+        taps: &inputs.taps,
+        new_tokens: inputs.new_tokens,
+        continuations,
+        jobs: inputs.jobs,
+        on_prompt: &|done| bar.set_position(done as u64),
+    };
+    record(subject, &recording, writer)?;
+    bar.finish_and_clear();
+    Ok(Trace::open(target.folder)?)
+}
+
+/// The ids the arm is fed, by prompt; empty where the reference failed.
+pub(crate) fn continuations(reference: &Trace) -> Vec<Vec<u32>> {
+    let prompts = reference.manifest().prompts.iter();
+    prompts.map(|prompt| prompt.generated.as_ref().map_or_else(Vec::new, |generated| generated.ids.clone())).collect()
+}

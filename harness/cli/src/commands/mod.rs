@@ -1,0 +1,7 @@
+//! One command a file.
+
+pub(crate) mod compare;
+pub(crate) mod list;
+pub(crate) mod record;
+pub(crate) mod report;
+pub(crate) mod run;

@@ -1,0 +1,80 @@
+//! `fidelity reference` and `fidelity record`: one arm into a trace.
+
+use std::path::Path;
+
+use fidelity_trace::{Scope, Status, Trace};
+
+use crate::{
+    args::{RecordArgs, ReferenceArgs},
+    arms::{ArmPlan, Target, continuations, record_emulator, record_reference, reference as make_reference},
+    commands::run::{reference_scopes, refuse_total_failure},
+    error::CliError,
+    inputs::Inputs,
+    output::print,
+    progress::Progress,
+    run_folder::RunFolder,
+};
+
+pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
+    let progress = Progress::new(args.output.quiet);
+    let inputs = Inputs::gather(&args.checkpoint, &args.prompts)?;
+    let reference = make_reference(&inputs, !args.no_noise)?;
+    let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    let target =
+        Target { folder: folder.path(), resume: args.output.resume, scopes: &reference_scopes(&inputs.scopes) };
+    let trace = record_reference(&reference, &inputs, &target, &progress)?;
+    say(&trace, &folder)
+}
+
+pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
+    let progress = Progress::new(args.output.quiet);
+    let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts)?;
+    let given = args.reference.as_deref().map(Trace::open).transpose()?;
+    if let (Some(trace), Some(path)) = (&given, &args.reference) {
+        take_prompts(&mut inputs, trace, path)?;
+    }
+    let plan = ArmPlan::make(&args.arm, &inputs)?;
+    let reference = make_reference(&inputs, false)?;
+    let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    let continuations = match &given {
+        Some(trace) => continuations(trace),
+        None => {
+            let ours = folder.path().join("reference");
+            let target = Target { folder: &ours, resume: args.output.resume, scopes: &[Scope::TbtFree] };
+            let trace = record_reference(&reference, &inputs, &target, &progress)?;
+            refuse_total_failure(&trace)?;
+            continuations(&trace)
+        }
+    };
+    progress.say("calibrating");
+    let emulator = plan.emulator(&inputs, reference.decoder())?;
+    let target = Target { folder: folder.path(), resume: args.output.resume, scopes: &inputs.scopes };
+    let trace = record_emulator(&emulator, &continuations, &inputs, &target, &progress)?;
+    say(&trace, &folder)
+}
+
+/// The prompts of a reference trace in place of the inputs' own, so that the two traces can be compared.
+fn take_prompts(inputs: &mut Inputs, trace: &Trace, path: &Path) -> Result<(), CliError> {
+    let steps = inputs.scopes.iter().any(|scope| matches!(scope, Scope::Tbt | Scope::TbtSelf));
+    let prompts = &trace.manifest().prompts;
+    if let Some(prompt) = prompts.iter().find(|prompt| steps && prompt.generated.is_none()) {
+        return Err(CliError::NoContinuation { trace: path.to_owned(), prompt: prompt.id.clone() });
+    }
+    inputs.replace_prompts(prompts, &path.display().to_string())
+}
+
+fn say(trace: &Trace, folder: &RunFolder) -> Result<u8, CliError> {
+    refuse_total_failure(trace)?;
+    let manifest = trace.manifest();
+    let computed = manifest.prompts.iter().filter(|prompt| prompt.status == Status::Ok).count();
+    print(&format!(
+        "recorded: {} {} of {} · {computed} of {} prompts · {:.1} s · trace {}\n",
+        manifest.arm.kind,
+        manifest.arm.name,
+        manifest.checkpoint.name,
+        manifest.prompts.len(),
+        folder.wall_time().as_secs_f64(),
+        folder.path().display(),
+    ));
+    Ok(if computed == manifest.prompts.len() { 0 } else { fidelity_verdict::ExitCode::Device.code() })
+}

@@ -1,0 +1,109 @@
+//! Everything that ends the program early, and what it exits with.
+
+use std::{io, path::PathBuf};
+
+use fidelity_emulator::{EmulatorError, RecipeError};
+use fidelity_references::CheckpointError;
+use fidelity_reports::ReportError;
+use fidelity_trace::{FaultError, PromptError, RegistryError, TapsError, TraceError, WriteError};
+use fidelity_verdict::{ExitCode, ThresholdsError, VerdictError};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Prompts(#[from] PromptError),
+    #[error(transparent)]
+    Taps(#[from] TapsError),
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    #[error(transparent)]
+    Emulator(#[from] EmulatorError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error(transparent)]
+    Verdict(#[from] VerdictError),
+    #[error(transparent)]
+    Thresholds(#[from] ThresholdsError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("cannot {action} {path}: {source}")]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "checkpoint `{name}` lives on the Hugging Face Hub ({repository}), and this version does not fetch from there yet; \
+         download the folder (`hf download {repository} --local-dir DIR`) and run `fidelity run --checkpoint {name} --weights DIR`"
+    )]
+    OnTheHub { name: String, repository: String },
+    #[error(
+        "checkpoint `{name}` says it is embedded as `{embedded}`, but only `demo` is compiled in; correct its source in checkpoints.toml"
+    )]
+    NotEmbedded { name: String, embedded: String },
+    #[error("{flag}: there is no file `{name}` and nothing built in of that name; built in: {known}")]
+    NoResource { flag: &'static str, name: String, known: String },
+    #[error("--device: `{0}` is not an arm of this version; it can run `emulator`")]
+    Device(String),
+    #[error("--scopes: `{0}` is not a scope; scopes are base, prefill, tbt, tbt_free, tbt_self")]
+    Scope(String),
+    #[error("--scopes: `{scope}` needs generated ids, but --new-tokens is {new_tokens}; give at least {needed}")]
+    TooFewNewTokens { scope: &'static str, new_tokens: usize, needed: usize },
+    #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {})", vocabulary - 1)]
+    IdOutsideVocabulary { prompt: String, id: u32, position: usize, vocabulary: usize },
+    #[error("prompt `{prompt}` has {found} tokens{generated}, but {limit_name} is {limit}; shorten the prompt{remedy}")]
+    PromptTooLong {
+        prompt: String,
+        found: usize,
+        generated: String,
+        limit_name: &'static str,
+        limit: usize,
+        remedy: &'static str,
+    },
+    #[error("the traces have no prompt in common; both must be of the same prompt ids")]
+    NothingInCommon,
+    #[error(
+        "{trace}: prompt `{prompt}` has no generated ids, which the arm must be fed; record the reference with scope tbt_free"
+    )]
+    NoContinuation { trace: PathBuf, prompt: String },
+    #[error("in {what}: {source}; this is a fault of fidelity or too little memory")]
+    Compute { what: &'static str, source: candle_core::Error },
+    #[error("no prompt could be computed; the first failed with: {0}")]
+    EveryPromptFailed(String),
+}
+
+impl CliError {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Registry(_)
+            | Self::Checkpoint(_)
+            | Self::Prompts(_)
+            | Self::Taps(_)
+            | Self::Fault(_)
+            | Self::Recipe(_)
+            | Self::Emulator(_)
+            | Self::Trace(_)
+            | Self::Verdict(_)
+            | Self::Thresholds(_)
+            | Self::OnTheHub { .. }
+            | Self::NotEmbedded { .. }
+            | Self::NoResource { .. }
+            | Self::Device(_)
+            | Self::Scope(_)
+            | Self::TooFewNewTokens { .. }
+            | Self::IdOutsideVocabulary { .. }
+            | Self::PromptTooLong { .. }
+            | Self::NothingInCommon
+            | Self::NoContinuation { .. } => ExitCode::Usage,
+            Self::Write(error) => match error {
+                WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
+                WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
+            },
+            Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
+        }
+    }
+}

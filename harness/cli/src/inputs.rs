@@ -1,0 +1,208 @@
+//! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
+
+use std::thread::available_parallelism;
+
+use fidelity_references::Checkpoint;
+use fidelity_trace::{
+    BosConvention, CheckpointRow, Prompt, PromptRecord, Scope, Source, Status, Taps, prompts_from_texts,
+};
+
+use crate::{
+    args::{CheckpointArgs, PromptArgs},
+    error::CliError,
+    resources,
+};
+
+pub(crate) struct Inputs {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) row: Option<CheckpointRow>,
+    pub(crate) prompts: Vec<PromptRecord>,
+    pub(crate) prompts_origin: String,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) taps: Taps,
+    pub(crate) new_tokens: usize,
+    pub(crate) jobs: usize,
+}
+
+impl Inputs {
+    pub(crate) fn gather(checkpoint: &CheckpointArgs, asked: &PromptArgs) -> Result<Self, CliError> {
+        let scopes = scopes(asked)?;
+        let taps = Taps::parse(&asked.taps)?;
+        let (checkpoint, row) = open(checkpoint)?;
+        taps.check(checkpoint.architecture().blocks as u32)?;
+        let (origin, prompts) = prompts(asked, row.as_ref())?;
+        let prompts = tokenised(&checkpoint, row.as_ref(), &prompts)?;
+        let inputs = Self {
+            checkpoint,
+            row,
+            prompts,
+            prompts_origin: origin,
+            scopes,
+            taps,
+            new_tokens: asked.new_tokens,
+            jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
+        };
+        inputs.prompts.iter().try_for_each(|prompt| inputs.check(prompt))?;
+        Ok(inputs)
+    }
+
+    /// Takes other prompts, already tokenised, in place of its own.
+    pub(crate) fn replace_prompts(&mut self, prompts: &[PromptRecord], origin: &str) -> Result<(), CliError> {
+        prompts.iter().try_for_each(|prompt| self.check(prompt))?;
+        self.prompts = prompts.iter().map(unrecorded).collect();
+        self.prompts_origin = origin.to_owned();
+        Ok(())
+    }
+
+    fn check(&self, prompt: &PromptRecord) -> Result<(), CliError> {
+        let architecture = self.checkpoint.architecture();
+        let outside = prompt.token_ids.iter().enumerate().find(|(_, id)| **id as usize >= architecture.vocabulary);
+        if let Some((position, id)) = outside {
+            let (prompt, vocabulary) = (prompt.id.clone(), architecture.vocabulary);
+            return Err(CliError::IdOutsideVocabulary { prompt, id: *id, position, vocabulary });
+        }
+        let generated = format!(" and generates {}", self.new_tokens);
+        let too_long = |limit_name, limit, generated: &str, remedy| CliError::PromptTooLong {
+            prompt: prompt.id.clone(),
+            found: prompt.token_ids.len(),
+            generated: generated.to_owned(),
+            limit_name,
+            limit,
+            remedy,
+        };
+        let row = self.row.as_ref();
+        let limit = |value: Option<u32>| value.map(|value| value as usize);
+        let (length, total) = (prompt.token_ids.len(), prompt.token_ids.len() + self.new_tokens);
+        if let Some(prefill) = limit(row.and_then(|row| row.prefill)).filter(|prefill| length > *prefill) {
+            return Err(too_long("the compiled prefill (`prefill` in checkpoints.toml)", prefill, "", ""));
+        }
+        if let Some(cache) = limit(row.and_then(|row| row.cache)).filter(|cache| total > *cache) {
+            return Err(too_long(
+                "the compiled KV-cache (`cache` in checkpoints.toml)",
+                cache,
+                &generated,
+                " or --new-tokens",
+            ));
+        }
+        if total > architecture.max_positions {
+            return Err(too_long(
+                "max_position_embeddings in config.json",
+                architecture.max_positions,
+                &generated,
+                " or --new-tokens",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ids of the calibration prompts, and where they come from. Longer ones are cut to what the checkpoint has positions for.
+    pub(crate) fn calibration(&self, asked: Option<&str>) -> Result<(String, Vec<Vec<u32>>), CliError> {
+        let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
+        let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
+        let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
+        prompts.iter().try_for_each(|prompt| self.check(prompt))?;
+        Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
+    }
+}
+
+fn open(asked: &CheckpointArgs) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
+    let registry = resources::registry()?;
+    let name = match (&asked.checkpoint, &asked.weights) {
+        (Some(name), _) => Some(name.as_str()),
+        (None, Some(_)) => None,
+        (None, None) => Some("demo"),
+    };
+    let row = name.map(|name| registry.row(name)).transpose()?.cloned();
+    if let Some(folder) = &asked.weights {
+        let folder_name =
+            || folder.file_name().map_or_else(|| "weights".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = row.as_ref().map_or_else(folder_name, |row| row.name.clone());
+        return Ok((Checkpoint::open(folder, &name)?, row));
+    }
+    let row = row.expect("without --weights there is a name, and a name has a row");
+    match &row.source {
+        Source::Embedded(what) if what == "demo" => Ok((Checkpoint::demo()?, Some(row))),
+        Source::Embedded(what) => Err(CliError::NotEmbedded { name: row.name, embedded: what.clone() }),
+        Source::Hub(repository) => Err(CliError::OnTheHub { repository: repository.clone(), name: row.name }),
+    }
+}
+
+fn scopes(asked: &PromptArgs) -> Result<Vec<Scope>, CliError> {
+    let Some(list) = &asked.scopes else {
+        // Without generated ids there is nothing to step through.
+        let offered = Scope::ALL.into_iter();
+        return Ok(offered.filter(|scope| asked.new_tokens >= needed_tokens(*scope)).collect());
+    };
+    let mut scopes = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        let scope = Scope::named(name).ok_or_else(|| CliError::Scope(name.to_owned()))?;
+        let needed = needed_tokens(scope);
+        if asked.new_tokens < needed {
+            return Err(CliError::TooFewNewTokens { scope: scope.name(), new_tokens: asked.new_tokens, needed });
+        }
+        scopes.push(scope);
+    }
+    scopes.sort_unstable();
+    scopes.dedup();
+    Ok(scopes)
+}
+
+/// n generated ids take n − 1 steps, since the last id is not fed.
+const fn needed_tokens(scope: Scope) -> usize {
+    match scope {
+        Scope::Base | Scope::Prefill => 0,
+        Scope::TbtFree => 1,
+        Scope::Tbt | Scope::TbtSelf => 2,
+    }
+}
+
+fn prompts(asked: &PromptArgs, row: Option<&CheckpointRow>) -> Result<(String, Vec<Prompt>), CliError> {
+    if !asked.prompt.is_empty() {
+        let texts = asked.prompt.iter().map(String::as_str);
+        return Ok(("--prompt".into(), prompts_from_texts(texts, "--prompt")?));
+    }
+    let of_row = row.and_then(|row| row.prompts.as_deref());
+    let (resource, prompts) =
+        resources::prompts("--prompts", asked.prompts.as_deref().or(of_row).unwrap_or("default"))?;
+    Ok((resource.origin, prompts))
+}
+
+/// The prompt as it is before an arm has computed it.
+fn unrecorded(prompt: &PromptRecord) -> PromptRecord {
+    PromptRecord {
+        scopes: Vec::new(),
+        generated: None,
+        status: Status::Skipped,
+        error: None,
+        sha256: None,
+        ..prompt.clone()
+    }
+}
+
+fn tokenised(
+    checkpoint: &Checkpoint,
+    row: Option<&CheckpointRow>,
+    prompts: &[Prompt],
+) -> Result<Vec<PromptRecord>, CliError> {
+    let bos = row.map_or(BosConvention::Tokenizer, |row| row.bos);
+    let records = prompts.iter().enumerate().map(|(index, prompt)| {
+        let token_ids = match (&prompt.token_ids, &prompt.text) {
+            (Some(ids), _) => ids.clone(),
+            (None, text) => checkpoint.encode(text.as_deref().unwrap_or_default(), bos)?,
+        };
+        Ok(PromptRecord {
+            id: prompt.id.clone(),
+            text: prompt.text.clone(),
+            token_ids,
+            file: format!("prompts/{index:04}.safetensors"),
+            scopes: Vec::new(),
+            generated: None,
+            repeat: 0,
+            status: Status::Skipped,
+            error: None,
+            sha256: None,
+            other: serde_json::Map::new(),
+        })
+    });
+    records.collect()
+}

@@ -1,0 +1,61 @@
+//! The only place that writes to standard output and standard error.
+
+use std::{
+    io::{IsTerminal, Write, stderr, stdout},
+    path::Path,
+    time::Duration,
+};
+
+use fidelity_reports::{Style, terminal, verdict_line};
+use fidelity_verdict::Verdict;
+
+use crate::error::CliError;
+
+/// How a verdict is said.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// Tables, then the line.
+    Tables,
+    /// The line alone.
+    Line,
+    /// verdict.json alone.
+    Json,
+}
+
+impl Form {
+    pub(crate) const fn of(json: bool, quiet: bool) -> Self {
+        match (json, quiet) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Line,
+            (false, false) => Self::Tables,
+        }
+    }
+}
+
+pub(crate) fn say_verdict(verdict: &Verdict, form: Form, wall_time: Option<Duration>, report: Option<&Path>) {
+    let line = || verdict_line(verdict, wall_time, report) + "\n";
+    let text = match form {
+        Form::Json => verdict.to_json().unwrap_or_default(),
+        Form::Line => line(),
+        Form::Tables => format!("{}\n{}", terminal(verdict, style()), line()),
+    };
+    print(&text);
+}
+
+fn style() -> Style {
+    let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    Style { colour, ..Style::default() }
+}
+
+/// Writes to standard output; a reader that went away is no error of ours.
+pub(crate) fn print(text: &str) {
+    let _ = stdout().lock().write_all(text.as_bytes());
+}
+
+pub(crate) fn narrate(text: &str) {
+    let _ = writeln!(stderr().lock(), "{text}");
+}
+
+pub(crate) fn complain(error: &CliError) {
+    narrate(&format!("error: {error}"));
+}

@@ -1,0 +1,30 @@
+//! Progress on a terminal; nothing when standard error is piped.
+
+use std::io::{IsTerminal, stderr};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub(crate) struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { shown: !quiet && stderr().is_terminal() }
+    }
+
+    pub(crate) fn bar(&self, what: &str, prompts: usize) -> ProgressBar {
+        if !self.shown {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(prompts as u64).with_message(what.to_owned());
+        let style = ProgressStyle::with_template("{msg:>10} {wide_bar} {pos}/{len} prompts, {eta} left");
+        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        if self.shown {
+            crate::output::narrate(what);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is compiled in, and the files that take its place.
+
+use std::{fs, path::Path};
+
+use fidelity_trace::{Prompt, Registry, parse_prompts};
+
+use crate::error::CliError;
+
+const CHECKPOINTS: &str = include_str!("../../../checkpoints.toml");
+
+const PROMPTS: [(&str, &str); 4] = [
+    ("default", include_str!("../../../prompts/default.txt")),
+    ("calibration", include_str!("../../../prompts/calibration.txt")),
+    ("demo", include_str!("../../../prompts/demo.txt")),
+    ("demo-calibration", include_str!("../../../prompts/demo-calibration.txt")),
+];
+
+const RECIPES: [(&str, &str); 3] = [
+    ("a16w8", include_str!("../../../recipes/a16w8.alls")),
+    ("a8w8", include_str!("../../../recipes/a8w8.alls")),
+    ("a8w4", include_str!("../../../recipes/a8w4.alls")),
+];
+
+/// A text and where it came from.
+pub(crate) struct Resource {
+    /// Name without folder and extension.
+    pub(crate) name: String,
+    /// The file, or `built-in NAME`.
+    pub(crate) origin: String,
+    pub(crate) text: String,
+}
+
+/// checkpoints.toml of the working directory, else the one compiled in.
+pub(crate) fn registry() -> Result<Registry, CliError> {
+    let path = Path::new("checkpoints.toml");
+    let text = if path.exists() { read(path)? } else { CHECKPOINTS.to_owned() };
+    Ok(Registry::parse(&text, "checkpoints.toml")?)
+}
+
+/// A recipe by name or file.
+pub(crate) fn recipe(name: &str) -> Result<Resource, CliError> {
+    find("--recipe", name, "recipes", "alls", &RECIPES)
+}
+
+/// Prompts by name or file.
+pub(crate) fn prompts(flag: &'static str, name: &str) -> Result<(Resource, Vec<Prompt>), CliError> {
+    let resource = find(flag, name, "prompts", "txt", &PROMPTS)?;
+    let prompts = parse_prompts(&resource.text, &resource.origin)?;
+    Ok((resource, prompts))
+}
+
+pub(crate) fn recipe_names() -> impl Iterator<Item = &'static str> {
+    RECIPES.iter().map(|(name, _)| *name)
+}
+
+pub(crate) fn prompt_names() -> impl Iterator<Item = &'static str> {
+    PROMPTS.iter().map(|(name, _)| *name)
+}
+
+fn find(
+    flag: &'static str,
+    name: &str,
+    folder: &str,
+    extension: &str,
+    built_in: &[(&str, &str)],
+) -> Result<Resource, CliError> {
+    let given = Path::new(name);
+    let overriding = Path::new(folder).join(format!("{name}.{extension}"));
+    let file = [given, overriding.as_path()].into_iter().find(|path| path.is_file());
+    if let Some(path) = file {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok(Resource { name: stem, origin: path.display().to_string(), text: read(path)? });
+    }
+    match built_in.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => {
+            Ok(Resource { name: name.to_owned(), origin: format!("built-in {name}"), text: (*text).to_owned() })
+        }
+        None => {
+            let known = built_in.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            Err(CliError::NoResource { flag, name: name.to_owned(), known })
+        }
+    }
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, CliError> {
+    fs::read_to_string(path).map_err(|source| CliError::Io { action: "read", path: path.to_owned(), source })
+}

@@ -1,0 +1,87 @@
+//! The folder of a run, and run.json: what varies from run to run of the same inputs.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fidelity_trace::write_atomically;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::error::CliError;
+
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    begun: Timestamp,
+    clock: Instant,
+}
+
+impl RunFolder {
+    /// `out`, or a new folder `runs/<checkpoint>/<stamp>/`.
+    pub(crate) fn create(out: Option<&Path>, checkpoint: &str) -> Result<Self, CliError> {
+        let begun = Timestamp::now();
+        let clock = Instant::now();
+        let failed = |path: &Path, source| CliError::Io { action: "create", path: path.to_owned(), source };
+        if let Some(path) = out {
+            fs::create_dir_all(path).map_err(|source| failed(path, source))?;
+            return Ok(Self { path: path.to_owned(), begun, clock });
+        }
+        let parent = Path::new("runs").join(checkpoint.replace(['/', '\\'], "_"));
+        fs::create_dir_all(&parent).map_err(|source| failed(&parent, source))?;
+        let stamp = begun.strftime("%Y%m%d-%H%M%S").to_string();
+        // Two runs may begin in one second.
+        for suffix in 0.. {
+            let name = if suffix == 0 { stamp.clone() } else { format!("{stamp}-{suffix}") };
+            let path = parent.join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path, begun, clock }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(failed(&path, source)),
+            }
+        }
+        unreachable!("some suffix is free")
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn wall_time(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// Writes run.json.
+    pub(crate) fn describe(&self, prompts_origin: &str) -> Result<(), CliError> {
+        let description = json!({
+            "format": "fidelity-run",
+            "version": 1,
+            "fidelity": env!("CARGO_PKG_VERSION"),
+            "command": env::args().collect::<Vec<_>>(),
+            "folder": env::current_dir().unwrap_or_default(),
+            "begun": self.begun.to_string(),
+            "wall_seconds": self.wall_time().as_secs_f64(),
+            "prompts": prompts_origin,
+            "host": { "os": env::consts::OS, "architecture": env::consts::ARCH,
+                      "cores": std::thread::available_parallelism().map_or(1, usize::from) },
+        });
+        let path = self.path.join("run.json");
+        write_atomically(&path, format!("{description:#}\n").as_bytes()).map_err(|source| CliError::Io {
+            action: "write",
+            path,
+            source,
+        })
+    }
+}
+
+/// The command line, ready to be pasted into a shell.
+pub(crate) fn command_line() -> String {
+    let plain =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@".contains(c));
+    let arguments = env::args().skip(1).map(|argument| match plain(&argument) {
+        true => argument,
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    });
+    std::iter::once("fidelity".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
