@@ -1,1 +1,75 @@
-//! placeholder
+//! Verb: shows a verdict. One output format per file.
+//!
+//! Everything is made from the [`Verdict`] alone: this crate must not know traces, devices or metrics and computes no
+//! number, it only formats those it is given.
+
+mod csv;
+mod generated;
+mod html;
+mod identity;
+mod json;
+mod layers;
+mod numbers;
+mod terminal;
+mod text;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use fidelity_trace::write_atomically;
+use fidelity_verdict::Verdict;
+
+pub use crate::{
+    csv::{layers_csv, positions_csv},
+    html::html,
+    json::json,
+    terminal::{Style, terminal, verdict_line},
+};
+
+/// A report that could not be made or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file system said no.
+    #[error("cannot write {path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The verdict does not form JSON: a fault of ours.
+    #[error("cannot write the verdict as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The page template does not fit its data: a fault of ours.
+    #[error("cannot fill the page: {0}")]
+    Template(#[from] minijinja::Error),
+    /// A chart cannot be drawn: a fault of ours.
+    #[error("cannot draw the chart `{chart}`: {reason}")]
+    Chart {
+        /// Which.
+        chart: &'static str,
+        /// What the drawing library says.
+        reason: String,
+    },
+}
+
+/// Writes `verdict.json`, `positions.csv`, `layers.csv` and `report.html` into `folder`, which is created if needed.
+/// `reproduce` is the command line shown as the way to repeat the run.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_all(folder: &Path, verdict: &Verdict, reproduce: &str) -> Result<(), ReportError> {
+    let files = [
+        ("verdict.json", json(verdict)?),
+        ("positions.csv", positions_csv(verdict)),
+        ("layers.csv", layers_csv(verdict)),
+        ("report.html", html(verdict, reproduce)?),
+    ];
+    fs::create_dir_all(folder).map_err(|source| ReportError::Io { path: folder.to_owned(), source })?;
+    files.into_iter().try_for_each(|(name, text)| {
+        let path = folder.join(name);
+        write_atomically(&path, text.as_bytes()).map_err(|source| ReportError::Io { path, source })
+    })
+}

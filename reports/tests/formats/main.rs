@@ -1,0 +1,8 @@
+//! Data in, text out: every format on a few synthetic verdicts.
+
+mod csv;
+mod document;
+mod folder;
+mod html;
+mod sample;
+mod terminal;

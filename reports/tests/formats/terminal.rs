@@ -1,0 +1,85 @@
+//! The report on a terminal.
+
+use std::{path::Path, time::Duration};
+
+use fidelity_reports::{Style, terminal, verdict_line};
+use insta::assert_snapshot;
+
+use crate::sample::{LARGE, all, broken, broken_of, empty, faithful, hostile, not_finite, odd};
+
+const PLAIN: Style = Style { width: 80, colour: false };
+
+#[test]
+fn faithful_run() {
+    assert_snapshot!(terminal(&faithful(), PLAIN));
+}
+
+#[test]
+fn broken_run() {
+    assert_snapshot!(terminal(&broken(), PLAIN));
+}
+
+#[test]
+fn empty_run() {
+    assert_snapshot!(terminal(&empty(), PLAIN));
+}
+
+#[test]
+fn run_with_rows_that_are_not_finite() {
+    assert_snapshot!(terminal(&not_finite(), PLAIN));
+}
+
+#[test]
+fn thirty_blocks() {
+    assert_snapshot!(terminal(&broken_of(LARGE), PLAIN));
+}
+
+#[test]
+fn narrow_terminal() {
+    assert_snapshot!(terminal(&broken(), Style { width: 60, ..PLAIN }));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for ((name, verdict), width) in
+        all().into_iter().flat_map(|sample| [60, 80, 120].map(|width| (sample.clone(), width)))
+    {
+        let text = terminal(&verdict, Style { width, ..PLAIN });
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(width), "{name} at {width}: {widest:?}");
+    }
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let coloured = terminal(&broken(), Style { colour: true, ..PLAIN });
+    assert!(coloured.contains("\u{1b}[1;31mBROKEN\u{1b}[0m"));
+    let plain = coloured
+        .split('\u{1b}')
+        .map(|part| part.strip_prefix('[').and_then(|part| part.split_once('m')).map_or(part, |(_, text)| text));
+    assert_eq!(plain.collect::<String>(), terminal(&broken(), PLAIN));
+}
+
+#[test]
+fn text_from_outside_cannot_steer_the_terminal() {
+    let text = terminal(&hostile(), PLAIN) + &verdict_line(&hostile(), None, Some(Path::new("a\u{1b}b")));
+    assert!(!text.contains(['\u{1b}', '\u{202e}']));
+    assert_eq!(verdict_line(&hostile(), None, None).lines().count(), 1);
+}
+
+#[test]
+fn the_last_line_says_it_all() {
+    let time = Some(Duration::from_millis(12_340));
+    let report = Some(Path::new("runs/demo/report.html"));
+    assert_snapshot!(verdict_line(&broken(), time, report), @"broken: emulator w8a16, fault injected on purpose: gqa_tile in block 2 · base is broken: mean Pearson 0.59 is below 0.9; first bad site blocks.2.resid_mid · 12.3 s · report runs/demo/report.html");
+    assert_snapshot!(verdict_line(&empty(), Some(Duration::from_secs(3725)), None), @"inconclusive: emulator w8a16 · nothing was compared: every prompt failed · 1 h 2 min");
+    assert_snapshot!(verdict_line(&not_finite(), None, None), @"broken (expected): emulator w8a16 · base is broken: 2 rows are not finite");
+}
+
+#[test]
+fn exact_is_not_almost() {
+    let [_, blind, exact] = odd();
+    assert!(terminal(&exact, PLAIN).contains("1 (exact)"));
+    assert!(!terminal(&faithful(), PLAIN).contains("exact"));
+    assert!(terminal(&blind, PLAIN).contains("not finite"));
+}
