@@ -65,9 +65,10 @@ impl NotComputed {
 
 /// Concludes a run; `prompts[i]` is the comparison of `header.prompts[i]`, the default where it was not computed.
 ///
-/// The run is its worst scope; greedy text that degenerates where the reference's does not makes it broken. Faithful exits
-/// 0, degraded and broken exit 1 unless expected, inconclusive exits 3 whatever is expected, or 4 when nothing was compared
-/// because the arm computed no prompt.
+/// The run is its worst scope (the probe `tbt_self` decides only when it is alone); greedy text that degenerates where the
+/// reference's does not makes it broken. Faithful exits 0, or 4 when the arm failed in a prompt; degraded and broken exit 1
+/// unless expected; inconclusive exits 3 whatever is expected, or 4 when nothing was compared because the arm computed no
+/// prompt.
 ///
 /// # Panics
 /// When there is not one comparison a prompt.
@@ -113,9 +114,10 @@ fn scopes_of_device(prompts: &[PromptComparison]) -> BTreeSet<Scope> {
 }
 
 fn judge_run(scopes: &BTreeMap<Scope, ScopeResult>, generated: Option<&Generated>) -> (Outcome, String) {
-    let worst = scopes.values().map(|scope| scope.verdict).max();
+    let deciding = deciding(scopes);
+    let worst = deciding.iter().map(|(_, result)| result.verdict).max();
     let degenerate = generated.filter(|generated| generated.degenerate).map(degenerate_reason);
-    let scopes_reason = worst.map(|worst| worst_reason(scopes, worst));
+    let scopes_reason = worst.map(|worst| worst_reason(&deciding, worst));
     match (worst, scopes_reason, degenerate) {
         (Some(worst), Some(reason), None) => (worst, reason),
         (Some(Outcome::Degraded | Outcome::Broken), Some(reason), Some(degenerate)) => {
@@ -126,8 +128,16 @@ fn judge_run(scopes: &BTreeMap<Scope, ScopeResult>, generated: Option<&Generated
     }
 }
 
+/// The scopes that decide: all but `tbt_self`, unless it is alone. A step that sees only itself is a probe into the decode
+/// graph: no text is made that way, and a static calibration never saw such values, so a faithful arm clips there.
+fn deciding(scopes: &BTreeMap<Scope, ScopeResult>) -> Vec<(Scope, &ScopeResult)> {
+    let alone = scopes.len() == 1;
+    let held = scopes.iter().map(|(scope, result)| (*scope, result));
+    held.filter(|(scope, _)| alone || *scope != Scope::TbtSelf).collect()
+}
+
 /// The reason of the first scope, in the order they run, that came out worst; the others of the same outcome are named.
-fn worst_reason(scopes: &BTreeMap<Scope, ScopeResult>, worst: Outcome) -> String {
+fn worst_reason(scopes: &[(Scope, &ScopeResult)], worst: Outcome) -> String {
     let mut alike = scopes.iter().filter(|(_, result)| result.verdict == worst);
     let mut reason = alike.next().map_or_else(String::new, |(scope, result)| {
         let bad = result.first_bad_site.map(|site| format!("; first bad site {site}"));
@@ -153,6 +163,8 @@ fn excused(verdict: Outcome, expected: bool) -> bool {
 
 fn exit_code(verdict: Outcome, expected: bool, header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> ExitCode {
     match verdict {
+        // What was computed is faithful, but a crash is no pass.
+        Outcome::Faithful if header.device_not_computed.failed > 0 => ExitCode::Device,
         Outcome::Faithful => ExitCode::Pass,
         Outcome::Degraded | Outcome::Broken if expected => ExitCode::Pass,
         Outcome::Degraded | Outcome::Broken => ExitCode::FidelityFailure,

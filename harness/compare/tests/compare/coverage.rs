@@ -133,10 +133,22 @@ fn a_scope_is_judged_when_the_arm_holds_it_in_any_prompt() {
 #[test]
 fn a_scope_of_the_arm_alone_is_no_pass() {
     let logits = || scope(&[(Site::Logits, random_rows(1, 20, 8))]);
-    let device = prompt([(Scope::Base, logits()), (Scope::TbtSelf, logits())]);
+    let device = prompt([(Scope::Base, logits()), (Scope::Tbt, logits())]);
     let found = verdict_of(&prompt([(Scope::Base, logits())]), &device);
     assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
-    assert_eq!(found.reason, "tbt_self: the reference holds no logits");
+    assert_eq!(found.reason, "tbt: the reference holds no logits");
+}
+
+#[test]
+fn the_self_only_probe_decides_only_when_it_is_alone() {
+    let rows = random_rows(1, 20, 8);
+    let right = || scope(&[(Site::Logits, rows.clone())]);
+    let wrong = || scope(&[(Site::Logits, crate::traces::map(&rows, |value| -value))]);
+    let reference = prompt([(Scope::Base, right()), (Scope::TbtSelf, right())]);
+    let beside = verdict_of(&reference, &prompt([(Scope::Base, right()), (Scope::TbtSelf, wrong())]));
+    assert_eq!((beside.verdict, beside.scopes[&Scope::TbtSelf].verdict), (Outcome::Faithful, Outcome::Broken));
+    let alone = verdict_of(&reference, &prompt([(Scope::TbtSelf, wrong())]));
+    assert_eq!((alone.verdict, alone.exit_code), (Outcome::Broken, 1));
 }
 
 #[test]
@@ -154,7 +166,7 @@ fn prompts_that_were_not_computed_are_missing() {
     header.device_not_computed.failed = 1;
     let prompts = vec![measure(&trace, &trace), fidelity_compare::PromptComparison::default()];
     let found = fidelity_compare::conclude(header, prompts);
-    assert_eq!((found.verdict, found.exit_code), (Outcome::Faithful, 0));
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Faithful, 4), "a crash is no pass");
     assert_eq!((base(&found).coverage.prompts_compared, base(&found).coverage.prompts_missing), (1, 1));
     assert_eq!(found.notes, ["1 of 2 prompts failed in the arm"]);
 }
