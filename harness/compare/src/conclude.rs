@@ -88,6 +88,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
     let (verdict, reason) = judge_run(&scopes, header.generated.as_ref());
     let expected = header.expect.iter().any(|name| name == verdict.name());
     notes.extend(unmet_expectation(&header.expect, verdict));
+    notes.extend(probe_note(&scopes, verdict));
     Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -134,6 +135,12 @@ fn deciding(scopes: &BTreeMap<Scope, ScopeResult>) -> Vec<(Scope, &ScopeResult)>
     let alone = scopes.len() == 1;
     let held = scopes.iter().map(|(scope, result)| (*scope, result));
     held.filter(|(scope, _)| alone || *scope != Scope::TbtSelf).collect()
+}
+
+/// Says so where the probe looks worse than the run it does not decide.
+fn probe_note(scopes: &BTreeMap<Scope, ScopeResult>, verdict: Outcome) -> Option<String> {
+    let probe = scopes.get(&Scope::TbtSelf).filter(|probe| probe.verdict > verdict)?;
+    Some(format!("tbt_self is {} ({}), but it is a probe and does not decide", probe.verdict, probe.reason))
 }
 
 /// The reason of the first scope, in the order they run, that came out worst; the others of the same outcome are named.

@@ -1,0 +1,7 @@
+//! The program as a person uses it.
+
+mod architecture;
+mod bad_inputs;
+mod runs;
+mod support;
+mod traces;
