@@ -99,10 +99,7 @@ impl Checkpoint {
                 Files::Folder(folder) => folder.clone(),
                 Files::Embedded => PathBuf::from("demo"),
             };
-            return Err(CheckpointError::Incomplete {
-                path,
-                missing: "tokenizer.json (needed for text prompts; token_ids work without)",
-            });
+            return Err(CheckpointError::NoTokenizer { path });
         };
         Ok(tokenizer.encode(text, bos, self.architecture.bos)?)
     }

@@ -25,6 +25,14 @@ pub enum CheckpointError {
         /// What is missing.
         missing: &'static str,
     },
+    /// Text was to be tokenised without a tokenizer.
+    #[error(
+        "{path} has no tokenizer.json, which text prompts need; add it, or give prompts as token_ids (--prompts with JSON lines)"
+    )]
+    NoTokenizer {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A config key whose value is missing, of a wrong type, or not supported.
     #[error("{file}: `{key}` is {found}, expected {expected}")]
     Config {

@@ -13,9 +13,14 @@ const DEFAULT_RECIPE: &str = "a16w8";
 
 /// What is known of the arm before anything is computed.
 pub(crate) struct ArmPlan {
-    recipe: Option<Recipe>,
+    quantisation: Option<Quantisation>,
     faults: Vec<Intervention>,
-    calibration: (String, Vec<Vec<u32>>),
+}
+
+struct Quantisation {
+    recipe: Recipe,
+    calibration_origin: String,
+    calibration_prompts: Vec<Vec<u32>>,
 }
 
 impl ArmPlan {
@@ -27,29 +32,33 @@ impl ArmPlan {
         let blocks = inputs.checkpoint.architecture().blocks as u32;
         faults.iter().try_for_each(|fault| fault.check(blocks))?;
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
-        let recipe = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
+        let quantisation = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
             "none" => None,
-            name => {
-                let resource = resources::recipe(name)?;
-                Some(Recipe::parse(&resource.text, &resource.name, &resource.origin)?)
-            }
+            name => Some(Quantisation::make(name, asked.calibration.as_deref(), inputs)?),
         };
-        let calibration = inputs.calibration(asked.calibration.as_deref())?;
-        Ok(Self { recipe, faults, calibration })
+        Ok(Self { quantisation, faults })
     }
 
     /// The emulator, calibrated on `float32`.
     pub(crate) fn emulator(self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
-        let emulator = match self.recipe {
+        let emulator = match self.quantisation {
             None => Emulator::float32(&inputs.checkpoint)?,
-            Some(recipe) => {
-                let (origin, prompts) = self.calibration;
-                let ranges = calibrate(float32, &prompts, inputs.jobs)
+            Some(Quantisation { recipe, calibration_origin, calibration_prompts }) => {
+                let ranges = calibrate(float32, &calibration_prompts, inputs.jobs)
                     .map_err(|source| CliError::Compute { what: "the calibration", source })?;
-                Emulator::quantised(&inputs.checkpoint, recipe, &ranges, &origin)?
+                Emulator::quantised(&inputs.checkpoint, recipe, &ranges, &calibration_origin)?
             }
         };
         Ok(emulator.with_faults(self.faults))
+    }
+}
+
+impl Quantisation {
+    fn make(recipe: &str, calibration: Option<&str>, inputs: &Inputs) -> Result<Self, CliError> {
+        let resource = resources::recipe(recipe)?;
+        let recipe = Recipe::parse(&resource.text, &resource.name, &resource.origin)?;
+        let (calibration_origin, calibration_prompts) = inputs.calibration(calibration)?;
+        Ok(Self { recipe, calibration_origin, calibration_prompts })
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum CliError {
     Thresholds(#[from] ThresholdsError),
     #[error(transparent)]
     Report(#[from] ReportError),
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -89,6 +91,7 @@ impl CliError {
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
+            | Self::Read { .. }
             | Self::OnTheHub { .. }
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }

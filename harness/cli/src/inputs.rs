@@ -26,12 +26,32 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     pub(crate) fn gather(checkpoint: &CheckpointArgs, asked: &PromptArgs) -> Result<Self, CliError> {
+        Self::with_prompts(checkpoint, asked, |checkpoint, row| {
+            let (origin, prompts) = prompts(asked, row)?;
+            Ok((origin, tokenised(checkpoint, row, &prompts)?))
+        })
+    }
+
+    /// The same for prompts that a trace holds, already tokenised.
+    pub(crate) fn gather_from(
+        checkpoint: &CheckpointArgs,
+        asked: &PromptArgs,
+        recorded: &[PromptRecord],
+        origin: String,
+    ) -> Result<Self, CliError> {
+        Self::with_prompts(checkpoint, asked, |_, _| Ok((origin, recorded.iter().map(unrecorded).collect())))
+    }
+
+    fn with_prompts(
+        checkpoint: &CheckpointArgs,
+        asked: &PromptArgs,
+        prompts: impl FnOnce(&Checkpoint, Option<&CheckpointRow>) -> Result<(String, Vec<PromptRecord>), CliError>,
+    ) -> Result<Self, CliError> {
         let scopes = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint)?;
         taps.check(checkpoint.architecture().blocks as u32)?;
-        let (origin, prompts) = prompts(asked, row.as_ref())?;
-        let prompts = tokenised(&checkpoint, row.as_ref(), &prompts)?;
+        let (origin, prompts) = prompts(&checkpoint, row.as_ref())?;
         let inputs = Self {
             checkpoint,
             row,
@@ -42,25 +62,25 @@ impl Inputs {
             new_tokens: asked.new_tokens,
             jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
         };
-        inputs.prompts.iter().try_for_each(|prompt| inputs.check(prompt))?;
+        inputs
+            .prompts
+            .iter()
+            .try_for_each(|prompt| inputs.check_ids(prompt).and_then(|()| inputs.check_length(prompt)))?;
         Ok(inputs)
     }
 
-    /// Takes other prompts, already tokenised, in place of its own.
-    pub(crate) fn replace_prompts(&mut self, prompts: &[PromptRecord], origin: &str) -> Result<(), CliError> {
-        prompts.iter().try_for_each(|prompt| self.check(prompt))?;
-        self.prompts = prompts.iter().map(unrecorded).collect();
-        self.prompts_origin = origin.to_owned();
-        Ok(())
-    }
-
-    fn check(&self, prompt: &PromptRecord) -> Result<(), CliError> {
+    fn check_ids(&self, prompt: &PromptRecord) -> Result<(), CliError> {
         let architecture = self.checkpoint.architecture();
         let outside = prompt.token_ids.iter().enumerate().find(|(_, id)| **id as usize >= architecture.vocabulary);
         if let Some((position, id)) = outside {
             let (prompt, vocabulary) = (prompt.id.clone(), architecture.vocabulary);
             return Err(CliError::IdOutsideVocabulary { prompt, id: *id, position, vocabulary });
         }
+        Ok(())
+    }
+
+    fn check_length(&self, prompt: &PromptRecord) -> Result<(), CliError> {
+        let architecture = self.checkpoint.architecture();
         let generated = format!(" and generates {}", self.new_tokens);
         let too_long = |limit_name, limit, generated: &str, remedy| CliError::PromptTooLong {
             prompt: prompt.id.clone(),
@@ -95,12 +115,12 @@ impl Inputs {
         Ok(())
     }
 
-    /// Ids of the calibration prompts, and where they come from. Longer ones are cut to what the checkpoint has positions for.
+    /// Ids of the calibration prompts, and where they come from.
     pub(crate) fn calibration(&self, asked: Option<&str>) -> Result<(String, Vec<Vec<u32>>), CliError> {
         let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
         let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
-        prompts.iter().try_for_each(|prompt| self.check(prompt))?;
+        prompts.iter().try_for_each(|prompt| self.check_ids(prompt))?;
         Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
     }
 }

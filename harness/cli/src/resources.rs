@@ -83,5 +83,5 @@ fn find(
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, CliError> {
-    fs::read_to_string(path).map_err(|source| CliError::Io { action: "read", path: path.to_owned(), source })
+    fs::read_to_string(path).map_err(|source| CliError::Read { path: path.to_owned(), source })
 }

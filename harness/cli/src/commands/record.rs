@@ -28,11 +28,11 @@ pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
 
 pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     let progress = Progress::new(args.output.quiet);
-    let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts)?;
     let given = args.reference.as_deref().map(Trace::open).transpose()?;
-    if let (Some(trace), Some(path)) = (&given, &args.reference) {
-        take_prompts(&mut inputs, trace, path)?;
-    }
+    let inputs = match (&given, &args.reference) {
+        (Some(trace), Some(path)) => inputs_of(trace, path, args)?,
+        _ => Inputs::gather(&args.checkpoint, &args.prompts)?,
+    };
     let plan = ArmPlan::make(&args.arm, &inputs)?;
     let reference = make_reference(&inputs, false)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
@@ -53,14 +53,15 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     say(&trace, &folder)
 }
 
-/// The prompts of a reference trace in place of the inputs' own, so that the two traces can be compared.
-fn take_prompts(inputs: &mut Inputs, trace: &Trace, path: &Path) -> Result<(), CliError> {
-    let steps = inputs.scopes.iter().any(|scope| matches!(scope, Scope::Tbt | Scope::TbtSelf));
+/// The prompts of a reference trace, so that the two traces can be compared.
+fn inputs_of(trace: &Trace, path: &Path, args: &RecordArgs) -> Result<Inputs, CliError> {
     let prompts = &trace.manifest().prompts;
-    if let Some(prompt) = prompts.iter().find(|prompt| steps && prompt.generated.is_none()) {
-        return Err(CliError::NoContinuation { trace: path.to_owned(), prompt: prompt.id.clone() });
+    let inputs = Inputs::gather_from(&args.checkpoint, &args.prompts, prompts, path.display().to_string())?;
+    let steps = inputs.scopes.iter().any(|scope| matches!(scope, Scope::Tbt | Scope::TbtSelf));
+    match prompts.iter().find(|prompt| steps && prompt.generated.is_none()) {
+        Some(prompt) => Err(CliError::NoContinuation { trace: path.to_owned(), prompt: prompt.id.clone() }),
+        None => Ok(inputs),
     }
-    inputs.replace_prompts(prompts, &path.display().to_string())
 }
 
 fn say(trace: &Trace, folder: &RunFolder) -> Result<u8, CliError> {

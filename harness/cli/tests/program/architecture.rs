@@ -14,7 +14,14 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("fidelity-reports", &["fidelity-trace", "fidelity-verdict"]),
     (
         "fidelity",
-        &["fidelity-compare", "fidelity-emulator", "fidelity-references", "fidelity-reports", "fidelity-trace", "fidelity-verdict"],
+        &[
+            "fidelity-compare",
+            "fidelity-emulator",
+            "fidelity-references",
+            "fidelity-reports",
+            "fidelity-trace",
+            "fidelity-verdict",
+        ],
     ),
     ("fidelity-demo-trainer", &[]),
 ];
@@ -50,7 +57,8 @@ fn the_table_in_the_document_is_the_one_held_here() {
         let row = document.lines().find(|line| line.contains(&format!("`{name}`")) && line.starts_with('|'));
         let row = row.unwrap_or_else(|| panic!("{name} has no row in docs/ARCHITECTURE.md"));
         let last = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-        let stated: BTreeSet<_> = last.split(',').map(|name| name.trim().trim_matches('`')).filter(|name| *name != "–").collect();
+        let stated: BTreeSet<_> =
+            last.split(',').map(|name| name.trim().trim_matches('`')).filter(|name| *name != "–").collect();
         let short: BTreeSet<_> = allowed.iter().map(|name| name.trim_start_matches("fidelity-")).collect();
         assert_eq!(stated, short, "{name}");
     }

@@ -20,14 +20,20 @@ fn what_cannot_be_found() {
         (&["run", "--checkpoint", "tinystory-25m"][..], "(did you mean `tinystories-25m`?)"),
         (&["run", "--checkpoint", "qwen3-0.6b"], "run `fidelity run --checkpoint qwen3-0.6b --weights DIR`"),
         (&["run", "--weights", "nowhere"], "nowhere is not a Hugging Face checkpoint folder: config.json is missing"),
-        (&["run", "--recipe", "a4w4"], "--recipe: there is no file `a4w4` and nothing built in of that name; built in: a16w8, a8w8, a8w4"),
+        (
+            &["run", "--recipe", "a4w4"],
+            "--recipe: there is no file `a4w4` and nothing built in of that name; built in: a16w8, a8w8, a8w4",
+        ),
         (&["run", "--prompts", "mine.txt"], "--prompts: there is no file `mine.txt`"),
         (&["run", "--calibration", "mine.txt"], "--calibration: there is no file `mine.txt`"),
         (&["run", "--fault", "gqa_tiles"], "did you mean `gqa_tile`?"),
         (&["run", "--fault", "gqa_tile@9"], "block 9 does not exist, the checkpoint has 4 blocks (0 to 3)"),
         (&["run", "--taps", "blocks.9.q"], "names block 9, but the checkpoint has 4 blocks"),
         (&["run", "--scopes", "decode"], "`decode` is not a scope"),
-        (&["run", "--scopes", "tbt", "--new-tokens", "1"], "`tbt` needs generated ids, but --new-tokens is 1; give at least 2"),
+        (
+            &["run", "--scopes", "tbt", "--new-tokens", "1"],
+            "`tbt` needs generated ids, but --new-tokens is 1; give at least 2",
+        ),
         (&["run", "--device", "hailo"], "`hailo` is not an arm of this version"),
         (&["run", "--resume"], "--out"),
         (&["report", "nowhere"], "cannot read nowhere"),
@@ -45,8 +51,14 @@ fn prompts_that_cannot_be_run() {
     for (prompts, expected) in [
         (file("empty.txt", ""), "no prompts in it"),
         (file("blank.jsonl", "{\"text\":\"\"}"), "blank.jsonl:1: empty prompt"),
-        (file("ids.jsonl", "{\"id\":\"x\",\"token_ids\":[1,2,512]}"), "prompt `x`: token id 512 at position 2 is outside the vocabulary of 512 (0 to 511)"),
-        (file("long.jsonl", &long), "has 500 tokens and generates 32, but max_position_embeddings in config.json is 512; shorten the prompt or --new-tokens"),
+        (
+            file("ids.jsonl", "{\"id\":\"x\",\"token_ids\":[1,2,512]}"),
+            "prompt `x`: token id 512 at position 2 is outside the vocabulary of 512 (0 to 511)",
+        ),
+        (
+            file("long.jsonl", &long),
+            "has 500 tokens and generates 32, but max_position_embeddings in config.json is 512; shorten the prompt or --new-tokens",
+        ),
         (file("bad.jsonl", "{\"txt\":1}"), "bad.jsonl:1: unknown field `txt`"),
     ] {
         let message = refused(&desk, &["run", "--prompts", &prompts]);
@@ -56,7 +68,10 @@ fn prompts_that_cannot_be_run() {
     desk.write("checkpoints.toml", "[small]\nsource = 'embedded:demo'\nprefill = 8\ncache = 40\n");
     let ten = file("ten.jsonl", "{\"token_ids\":[1,2,3,4,5,6,7,8,9,10]}");
     let prefill = refused(&desk, &["run", "--checkpoint", "small", "--prompts", &ten]);
-    assert!(prefill.contains("has 10 tokens, but the compiled prefill (`prefill` in checkpoints.toml) is 8"), "{prefill}");
+    assert!(
+        prefill.contains("has 10 tokens, but the compiled prefill (`prefill` in checkpoints.toml) is 8"),
+        "{prefill}"
+    );
     let nine = file("nine.jsonl", "{\"token_ids\":[1,2,3,4,5,6,7,8]}");
     let cache = refused(&desk, &["run", "--checkpoint", "small", "--prompts", &nine, "--new-tokens", "33"]);
     assert!(cache.contains("has 8 tokens and generates 33, but the compiled KV-cache"), "{cache}");
@@ -71,7 +86,10 @@ fn configuration_files_that_are_wrong() {
     assert!(refused(&desk, &["run"]).contains("only `demo` is compiled in"));
     fs::remove_file(desk.path("checkpoints.toml")).expect("there");
     desk.write("r.alls", "model_optimization_flavor(compression_level=4)\n");
-    assert!(refused(&desk, &["run", "--recipe", "r.alls"]).contains("r.alls:1: `model_optimization_flavor(compression_level=4)` is not understood"));
+    assert!(
+        refused(&desk, &["run", "--recipe", "r.alls"])
+            .contains("r.alls:1: `model_optimization_flavor(compression_level=4)` is not understood")
+    );
 }
 
 #[test]
@@ -94,9 +112,14 @@ fn a_checkpoint_folder_that_is_wrong() {
     };
     assert!(copy(&replaced("\"llama\"", "\"mamba\"")).contains("folder/config.json: `model_type` is \"mamba\""));
     assert!(copy(&replaced("\"silu\"", "\"relu\"")).contains("`hidden_act` is \"relu\""));
-    assert!(copy(&replaced("\"vocab_size\": 320", "\"vocab_size\": 321")).contains("has shape [320, 64], expected [321, 64]"));
-    let pointer = copy(&|file, bytes| if file == "config.json" { bytes } else { b"version https://git-lfs.github.com/spec/v1\n".to_vec() });
+    assert!(
+        copy(&replaced("\"vocab_size\": 320", "\"vocab_size\": 321"))
+            .contains("has shape [320, 64], expected [321, 64]")
+    );
+    let pointer = copy(&|file, bytes| {
+        if file == "config.json" { bytes } else { b"version https://git-lfs.github.com/spec/v1\n".to_vec() }
+    });
     assert!(pointer.contains("a Git LFS pointer, not the weights; run `git lfs pull`"), "{pointer}");
     let text = desk.fidelity(&["run", "--weights", golden_checkpoint().to_str().expect("UTF-8"), "--prompt", "hi"]);
-    assert!(text.stderr.contains("tokenizer.json (needed for text prompts"), "{}", text.stderr);
+    assert!(text.stderr.contains("has no tokenizer.json, which text prompts need"), "{}", text.stderr);
 }

@@ -11,7 +11,11 @@ fn the_demo_is_faithful_under_the_default_recipe() {
     let desk = Desk::new();
     let answer = desk.fidelity(&["run", "--out", "out"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.last_line().starts_with("faithful: emulator a16w8 · base: Pearson 0.9999"), "{}", answer.last_line());
+    assert!(
+        answer.last_line().starts_with("faithful: emulator a16w8 · base: Pearson 0.9999"),
+        "{}",
+        answer.last_line()
+    );
     assert!(answer.last_line().ends_with("report out/report.html"));
     assert!(answer.stdout.lines().rev().skip(1).all(|line| line.chars().count() <= 80), "tables fit 80 columns");
     assert_eq!(answer.stderr, "", "no progress when piped");
@@ -25,7 +29,10 @@ fn the_demo_is_faithful_under_the_default_recipe() {
 fn schema(verdict: &Value) {
     assert_eq!((&verdict["format"], &verdict["version"]), (&Value::from("fidelity-verdict"), &Value::from(1)));
     assert_eq!(verdict["checkpoint"]["name"], "demo");
-    assert_eq!((&verdict["arms"]["reference"]["kind"], &verdict["arms"]["device"]["kind"]), (&"reference".into(), &"emulator".into()));
+    assert_eq!(
+        (&verdict["arms"]["reference"]["kind"], &verdict["arms"]["device"]["kind"]),
+        (&"reference".into(), &"emulator".into())
+    );
     assert_eq!((&verdict["verdict"], &verdict["exit_code"]), (&"faithful".into(), &0.into()));
     for scope in ["base", "prefill", "tbt", "tbt_self"] {
         let scope = &verdict["scopes"][scope];
@@ -67,9 +74,13 @@ fn an_injected_fault_is_broken_from_its_block_on() {
 fn every_fault_turns_the_demo_red_and_its_absence_leaves_it_green() {
     let desk = Desk::new();
     for fault in ["softmax_across_heads", "gqa_tile", "rope_interleaved", "mask_repeated"] {
-        let answer = desk.fidelity(&["run", "--recipe", "none", "--scopes", "base,prefill,tbt", "--fault", fault, "--quiet"]);
+        let answer =
+            desk.fidelity(&["run", "--recipe", "none", "--scopes", "base,prefill,tbt", "--fault", fault, "--quiet"]);
         assert_eq!(answer.code, Some(1), "{fault}: {answer:?}");
-        assert!(answer.stdout.contains("first bad site blocks.0.resid_mid") && answer.stdout.contains(fault), "{answer:?}");
+        assert!(
+            answer.stdout.contains("first bad site blocks.0.resid_mid") && answer.stdout.contains(fault),
+            "{answer:?}"
+        );
     }
     let clean = desk.fidelity(&["run", "--recipe", "none", "--scopes", "base,prefill,tbt", "--quiet"]);
     assert_eq!(clean.code, Some(0));
@@ -84,7 +95,8 @@ fn verdict_json_is_reproducible_byte_for_byte_and_survives_a_cut_run() {
     let arguments = |out| {
         let (golden, prompts) = (golden.to_str().expect("UTF-8"), prompts.to_str().expect("UTF-8"));
         let calibration = ["--calibration", prompts];
-        [&["run", "--weights", golden, "--prompts", prompts, "--new-tokens", "12", "--out", out][..], &calibration[..]].concat()
+        [&["run", "--weights", golden, "--prompts", prompts, "--new-tokens", "12", "--out", out][..], &calibration[..]]
+            .concat()
     };
     let one = desk.fidelity(&arguments("one"));
     assert!(matches!(one.code, Some(0 | 1)), "{one:?}");
@@ -101,7 +113,11 @@ fn verdict_json_is_reproducible_byte_for_byte_and_survives_a_cut_run() {
 
     let refused = desk.fidelity(&arguments("one"));
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("already holds a trace; choose another folder with --out, or continue it with --resume"));
+    assert!(
+        refused
+            .stderr
+            .contains("already holds a trace; choose another folder with --out, or continue it with --resume")
+    );
     let resumed = desk.fidelity(&[&arguments("one")[..], &["--resume"]].concat());
     assert_eq!(resumed.code, one.code);
     assert!(fs::read(desk.path("one/verdict.json")).expect("there") == whole, "resumed as if unbroken");
@@ -152,7 +168,10 @@ fn list_shows_every_checkpoint_and_what_is_known() {
 fn files_in_the_working_directory_take_the_place_of_what_is_built_in() {
     let desk = Desk::new();
     desk.write("recipes/a16w8.alls", "quantization_param({*}, precision_mode=a8_w4)\n");
-    desk.write("checkpoints.toml", "[mine]\nsource = 'embedded:demo'\nprompts = 'demo'\ncalibration = 'demo-calibration'\nexpect = ['degraded']\n");
+    desk.write(
+        "checkpoints.toml",
+        "[mine]\nsource = 'embedded:demo'\nprompts = 'demo'\ncalibration = 'demo-calibration'\nexpect = ['degraded']\n",
+    );
     let answer = desk.fidelity(&["run", "--checkpoint", "mine", "--json"]);
     let verdict: Value = serde_json::from_str(&answer.stdout).expect("JSON");
     assert_eq!(verdict["arms"]["device"]["detail"]["precision"], "a8_w4");

@@ -13,7 +13,19 @@ fn arms_recorded_apart_compare_as_in_a_run() {
     let reference = desk.fidelity(&[&["reference", "--prompts", &prompts, "--out", "ref"][..], &weights].concat());
     assert_eq!(reference.code, Some(0), "{reference:?}");
     assert!(reference.stdout.starts_with("recorded: reference float32 of llama-gqa · 2 of 2 prompts"));
-    let arm = ["record", "--reference", "ref", "--recipe", "none", "--fault", "gqa_tile", "--calibration", &prompts, "--out", "arm"];
+    let arm = [
+        "record",
+        "--reference",
+        "ref",
+        "--recipe",
+        "none",
+        "--fault",
+        "gqa_tile",
+        "--calibration",
+        &prompts,
+        "--out",
+        "arm",
+    ];
     let record = desk.fidelity(&[&arm[..], &weights].concat());
     assert_eq!(record.code, Some(0), "{record:?}");
     let compared = desk.fidelity(&["compare", "ref", "arm", "--out", "report"]);
@@ -22,7 +34,11 @@ fn arms_recorded_apart_compare_as_in_a_run() {
     assert!(desk.path("report/report.html").is_file());
     let itself = desk.fidelity(&["compare", "ref", "ref", "--quiet"]);
     assert_eq!(itself.code, Some(0));
-    assert!(itself.stdout.starts_with("faithful: reference float32 · base: Pearson 1.0000, top-1 1.000"), "{}", itself.stdout);
+    assert!(
+        itself.stdout.starts_with("faithful: reference float32 · base: Pearson 1.0000, top-1 1.000"),
+        "{}",
+        itself.stdout
+    );
 }
 
 #[test]
@@ -33,8 +49,10 @@ fn the_documented_python_snippet_writes_a_trace_that_compares() {
         eprintln!("did not run: python3 with numpy and safetensors is not installed");
         return;
     }
-    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TRACE.md")).expect("there");
-    let snippet = document.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a Python block");
+    let document =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TRACE.md")).expect("there");
+    let snippet =
+        document.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a Python block");
     let script = desk.write("write_trace.py", snippet);
     let written = Command::new("python3").arg(script).current_dir(desk.path("")).output().expect("starts");
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
@@ -45,7 +63,15 @@ fn the_documented_python_snippet_writes_a_trace_that_compares() {
 #[test]
 fn a_damaged_trace_is_refused_by_name() {
     let desk = Desk::new();
-    let made = desk.fidelity(&["reference", "--prompt", "Once upon a time there was a dog", "--new-tokens", "4", "--out", "ref"]);
+    let made = desk.fidelity(&[
+        "reference",
+        "--prompt",
+        "Once upon a time there was a dog",
+        "--new-tokens",
+        "4",
+        "--out",
+        "ref",
+    ]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let compare = || desk.fidelity(&["compare", "ref", "ref"]);
     let file = desk.path("ref/prompts/0000.safetensors");
