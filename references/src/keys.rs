@@ -29,6 +29,11 @@ impl Keys {
         }
     }
 
+    /// Whether the key is there, even as null.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        self.object.contains_key(key)
+    }
+
     /// Takes a key; null counts as absent.
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
         self.object.remove(key).filter(|value| !value.is_null())

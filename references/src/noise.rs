@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
-use crate::{Chunk, Decoder, Instrument, Visibility, Wiring, taps::KeyLayout};
+use crate::{Chunk, Decoder, Instrument, RopeScaling, Visibility, Wiring, taps::KeyLayout};
 
 /// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
 const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 
 /// Fills `noise_floor` and `logits_noise` of a captured prompt. `decoder` computes in float64.
 pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Capture) -> Result<()> {
-    let fed = capture.scopes.get(&Scope::Tbt).map_or(&[][..], |tbt| &tbt.token_ids);
+    // Under dynamic RoPE the angles of a step depend on how far it reaches: one pass over all would compute other ones.
+    let one_table = !matches!(decoder.architecture().rope.scaling, RopeScaling::Dynamic { .. });
+    let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_table).map_or(&[][..], |tbt| &tbt.token_ids);
     let token_ids = [request.token_ids, fed].concat();
     let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
     let chunk = Chunk { token_ids: &token_ids, positions: &positions, visibility: Visibility::Causal };
     let width = request.token_ids.len() + request.new_tokens;
-    let layout = KeyLayout { chunk, first_key: 0, width };
+    let layers = &decoder.architecture().layers;
+    let layout = KeyLayout { chunk, layers, first_key: 0, width };
     let mut meter = Meter { capture, layout, floor: BTreeMap::new(), logits: BTreeMap::new() };
     decoder.forward(&chunk, None, &Wiring::default(), &mut meter)?;
     let Meter { floor, logits, .. } = meter;
@@ -54,7 +57,8 @@ impl Meter<'_> {
         let Some(tensor) = captured.sites.get(&site) else { return };
         let mut largest = Vec::with_capacity(tensor.rows());
         for (index, position) in captured.positions.iter().enumerate() {
-            let (relative, max_abs) = distance(&exact[*position as usize], tensor.row(index));
+            let Some(exact) = exact.get(*position as usize) else { return };
+            let (relative, max_abs) = distance(exact, tensor.row(index));
             let floor = self.floor.entry(site).or_insert(0.0);
             *floor = floor.max(relative);
             largest.push(max_abs as f32);

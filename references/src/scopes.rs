@@ -131,7 +131,8 @@ impl Run<'_> {
 
     fn feed(&mut self, chunk: Chunk<'_>, cache: Option<&mut Cache>, scope: Option<Scope>) -> Result<Tensor> {
         let first_key = cache.as_ref().and_then(|cache| cache.positions().first()).unwrap_or(&chunk.positions[0]);
-        let layout = KeyLayout { chunk, first_key: *first_key, width: self.width };
+        let layers = &self.decoder.architecture().layers;
+        let layout = KeyLayout { chunk, layers, first_key: *first_key, width: self.width };
         if let Some(scope) = scope {
             self.capture.rows(scope, Rows { positions: chunk.positions, token_ids: chunk.token_ids });
         }

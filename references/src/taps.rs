@@ -3,12 +3,14 @@
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Capture, Scope, Site};
 
-use crate::{Chunk, Instrument, Visibility};
+use crate::{Chunk, Instrument, Layer};
 
 /// Which keys the rows of a chunk see, and how wide their rows of scores are stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyLayout<'a> {
     pub(crate) chunk: Chunk<'a>,
+    /// By block.
+    pub(crate) layers: &'a [Layer],
     /// Position of the first key; keys are consecutive.
     pub(crate) first_key: u32,
     /// Keys a stored row has: the whole sequence, so that all rows of a scope have one shape.
@@ -18,25 +20,19 @@ pub(crate) struct KeyLayout<'a> {
 impl KeyLayout<'_> {
     /// A site's tensor with rows first; `scores` and `pattern` are stored 0 at keys that are not visible.
     pub(crate) fn rows_first(&self, site: Site, tensor: &Tensor) -> Result<Tensor> {
-        let Site::Block(_, BlockSite::Scores | BlockSite::Pattern) = site else { return Ok(tensor.clone()) };
+        let Site::Block(block, BlockSite::Scores | BlockSite::Pattern) = site else { return Ok(tensor.clone()) };
         let keys = tensor.dim(2)?;
-        let visible = self.visible(keys)?.to_dtype(tensor.dtype())?;
+        let visible = self.visible(self.layers[block as usize], keys)?.to_dtype(tensor.dtype())?;
         let first = self.first_key as usize;
         tensor.transpose(0, 1)?.broadcast_mul(&visible)?.pad_with_zeros(2, first, self.width - first - keys)
     }
 
-    fn visible(&self, keys: usize) -> Result<Tensor> {
-        let rows = self.chunk.positions;
-        let values: Vec<f32> = rows
-            .iter()
-            .flat_map(|position| (0..keys as u32).map(move |key| (self.first_key + key, *position)))
-            .map(|(key, position)| match self.chunk.visibility {
-                Visibility::Causal => key <= position,
-                Visibility::SelfOnly => key == position,
-            })
-            .map(|seen| f32::from(u8::from(seen)))
-            .collect();
-        Tensor::from_vec(values, (rows.len(), 1, keys), &Device::Cpu)
+    fn visible(&self, layer: Layer, keys: usize) -> Result<Tensor> {
+        let Chunk { positions, visibility, .. } = self.chunk;
+        let pairs =
+            positions.iter().flat_map(|position| (0..keys as u32).map(move |key| (*position, self.first_key + key)));
+        let seen = pairs.map(|(position, key)| f32::from(u8::from(visibility.sees(layer, position, key))));
+        Tensor::from_vec(seen.collect::<Vec<_>>(), (positions.len(), 1, keys), &Device::Cpu)
     }
 }
 

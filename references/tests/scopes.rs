@@ -84,7 +84,8 @@ fn prefill_through_an_empty_cache_equals_no_cache_bit_for_bit() {
 
 #[test]
 fn tbt_equals_base_on_the_whole_sequence() {
-    for name in GOLDENS {
+    // Under dynamic RoPE past its positions, keys in the cache keep the angle of a shorter sequence, as in transformers.
+    for name in GOLDENS.into_iter().filter(|name| *name != "llama-rope-dynamic") {
         let reference = reference(&golden_folder(name));
         let ids = prompt(name);
         let stepped = run(&reference, &ids, NEW_TOKENS, &Scope::ALL);

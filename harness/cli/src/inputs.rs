@@ -104,13 +104,9 @@ impl Inputs {
                 " or --new-tokens",
             ));
         }
-        if total > architecture.max_positions {
-            return Err(too_long(
-                "max_position_embeddings in config.json",
-                architecture.max_positions,
-                &generated,
-                " or --new-tokens",
-            ));
+        let longest = architecture.longest_sequence();
+        if total > longest {
+            return Err(too_long("max_position_embeddings in config.json", longest, &generated, " or --new-tokens"));
         }
         Ok(())
     }

@@ -4,12 +4,12 @@ use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::BlockSite;
 
 use super::{
-    Cache, Chunk, Loader, Visibility,
-    operations::{Linear, softmax},
-    rope::Rope,
+    Cache, Chunk, Loader,
+    operations::{Linear, Norm, softmax},
+    rope::RopeTable,
     wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
 };
-use crate::{Architecture, CheckpointError};
+use crate::{Architecture, CheckpointError, Layer};
 
 /// What compiled graphs add to the score of a hidden key; only mask faults use it, the reference hides with −∞.
 const COMPILED_MASK: f64 = -100.0;
@@ -19,9 +19,12 @@ pub(super) struct Attention {
     k: Linear,
     v: Linear,
     o: Linear,
+    /// Norms of a head's queries and keys.
+    qk_norms: Option<(Norm, Norm)>,
     query_heads: usize,
     kv_heads: usize,
     head_dim: usize,
+    layer: Layer,
 }
 
 /// The instrument inside one block.
@@ -31,20 +34,19 @@ impl Attention {
     pub(super) fn load(
         loader: &mut Loader<'_>,
         a: &Architecture,
+        index: usize,
         name: &str,
     ) -> std::result::Result<Self, CheckpointError> {
         let (queries, keys) = (a.query_heads * a.head_dim, a.kv_heads * a.head_dim);
-        let mut linear =
-            |part: &str, out, input| loader.linear(&format!("{name}.{part}"), out, input, a.attention_bias);
-        Ok(Self {
-            q: linear("q_proj", queries, a.hidden)?,
-            k: linear("k_proj", keys, a.hidden)?,
-            v: linear("v_proj", keys, a.hidden)?,
-            o: linear("o_proj", a.hidden, queries)?,
-            query_heads: a.query_heads,
-            kv_heads: a.kv_heads,
-            head_dim: a.head_dim,
-        })
+        let mut linear = |part: &str, out, input, bias| loader.linear(&format!("{name}.{part}"), out, input, bias);
+        let q = linear("q_proj", queries, a.hidden, a.biases.qkv)?;
+        let k = linear("k_proj", keys, a.hidden, a.biases.qkv)?;
+        let v = linear("v_proj", keys, a.hidden, a.biases.qkv)?;
+        let o = linear("o_proj", a.hidden, queries, a.biases.o)?;
+        let mut norm = |part: &str| loader.norm(&format!("{name}.{part}.weight"), a.head_dim, a);
+        let qk_norms = if a.qk_norm { Some((norm("q_norm")?, norm("k_norm")?)) } else { None };
+        let (query_heads, kv_heads, head_dim, layer) = (a.query_heads, a.kv_heads, a.head_dim, a.layers[index]);
+        Ok(Self { q, k, v, o, qk_norms, query_heads, kv_heads, head_dim, layer })
     }
 
     pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
@@ -53,6 +55,10 @@ impl Attention {
             k: self.k.to_dtype(dtype)?,
             v: self.v.to_dtype(dtype)?,
             o: self.o.to_dtype(dtype)?,
+            qk_norms: match &self.qk_norms {
+                Some((q, k)) => Some((q.to_dtype(dtype)?, k.to_dtype(dtype)?)),
+                None => None,
+            },
             ..*self
         })
     }
@@ -63,15 +69,22 @@ impl Attention {
         block: usize,
         x: &Tensor,
         chunk: &Chunk<'_>,
-        rope: &Rope,
+        rope: &RopeTable,
         cache: Option<&mut Cache>,
         wiring: &BlockWiring,
         at: At<'_>,
     ) -> Result<Tensor> {
         let rows = x.dim(0)?;
         let heads = |y: Tensor, heads| y.reshape((rows, heads, self.head_dim));
-        let q = at(BlockSite::Q, rope.apply(&heads(self.q.apply(x)?, self.query_heads)?, wiring.rope)?)?;
-        let k = at(BlockSite::K, rope.apply(&heads(self.k.apply(x)?, self.kv_heads)?, wiring.rope)?)?;
+        let (mut q, mut k) = (heads(self.q.apply(x)?, self.query_heads)?, heads(self.k.apply(x)?, self.kv_heads)?);
+        if let Some((q_norm, k_norm)) = &self.qk_norms {
+            (q, k) = (q_norm.apply(&q)?, k_norm.apply(&k)?);
+        }
+        if self.layer.rope {
+            (q, k) = (rope.apply(&q, wiring.rope)?, rope.apply(&k, wiring.rope)?);
+        }
+        let q = at(BlockSite::Q, q)?;
+        let k = at(BlockSite::K, k)?;
         let v = at(BlockSite::V, heads(self.v.apply(x)?, self.kv_heads)?)?;
 
         let head_first = |y: &Tensor| y.transpose(0, 1)?.contiguous();
@@ -90,7 +103,8 @@ impl Attention {
         let grouped = (keys.dim(0)?, (), self.head_dim);
         let scores = head_first(&q)?.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)?;
         let scores = at(BlockSite::Scores, (scores * (self.head_dim as f64).powf(-0.5))?.reshape(shape)?)?;
-        let masked = scores.broadcast_add(&mask(chunk, &key_positions, wiring.mask, self.query_heads, x.dtype())?)?;
+        let mask = mask(chunk, self.layer, &key_positions, wiring.mask, self.query_heads)?;
+        let masked = scores.broadcast_add(&mask.to_dtype(x.dtype())?)?;
         let pattern = at(BlockSite::Pattern, normalised(&masked, wiring.softmax)?)?;
         let z = pattern.reshape((keys.dim(0)?, (), key_positions.len()))?.matmul(&values)?;
         let z = z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?;
@@ -122,14 +136,10 @@ fn normalised(scores: &Tensor, over: SoftmaxOver) -> Result<Tensor> {
     }
 }
 
-/// What is added to the scores `[query head, row, key]`.
-fn mask(chunk: &Chunk<'_>, key_positions: &[u32], over: MaskOverHeads, heads: usize, dtype: DType) -> Result<Tensor> {
-    let visible = |position: u32, key: u32| match chunk.visibility {
-        Visibility::Causal => key <= position,
-        Visibility::SelfOnly => key == position,
-    };
+/// What is added to the scores `[query head, row, key]`, in float64.
+fn mask(chunk: &Chunk<'_>, layer: Layer, key_positions: &[u32], over: MaskOverHeads, heads: usize) -> Result<Tensor> {
     let row = |position: u32, hidden: f64| {
-        key_positions.iter().map(move |key| if visible(position, *key) { 0.0 } else { hidden })
+        key_positions.iter().map(move |key| if chunk.visibility.sees(layer, position, *key) { 0.0 } else { hidden })
     };
     let (rows, keys) = (chunk.positions.len(), key_positions.len());
     let (values, shape): (Vec<f64>, _) = match over {
@@ -141,5 +151,5 @@ fn mask(chunk: &Chunk<'_>, key_positions: &[u32], over: MaskOverHeads, heads: us
             (repeated.flat_map(|position| row(position, COMPILED_MASK)).collect(), (heads, rows, keys))
         }
     };
-    Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)
+    Tensor::from_vec(values, shape, &Device::Cpu)
 }

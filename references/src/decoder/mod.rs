@@ -13,10 +13,10 @@ pub use wiring::Wiring;
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Site};
 
-use crate::{Architecture, CheckpointError, WeightFiles};
+use crate::{Architecture, CheckpointError, Layer, WeightFiles};
 use attention::Attention;
 use operations::{Linear, Norm, swiglu};
-use rope::Rope;
+use rope::RopeTable;
 
 /// Called once at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
@@ -52,6 +52,16 @@ pub enum Visibility {
     Causal,
     /// Only itself.
     SelfOnly,
+}
+
+impl Visibility {
+    /// Whether a position sees a key in a block of this kind.
+    pub(crate) fn sees(self, layer: Layer, position: u32, key: u32) -> bool {
+        match self {
+            Self::Causal => layer.sees(position, key),
+            Self::SelfOnly => key == position,
+        }
+    }
 }
 
 /// Tokens fed at once.
@@ -107,7 +117,7 @@ impl Decoder {
         let head = Linear::new(loader.transformed(WeightKind::Head, head)?, None);
         let blocks =
             (0..a.blocks).map(|index| Block::load(&mut loader, a, index)).collect::<std::result::Result<_, _>>()?;
-        let final_norm = loader.norm("model.norm.weight", a)?;
+        let final_norm = loader.norm("model.norm.weight", a.hidden, a)?;
         Ok(Self { architecture: a.clone(), embedding, blocks, final_norm, head })
     }
 
@@ -151,7 +161,7 @@ impl Decoder {
     ) -> Result<Tensor> {
         let ids = Tensor::new(chunk.token_ids, &Device::Cpu)?;
         let mut residual = instrument.at(Site::Embed, self.embedding.index_select(&ids, 0)?)?;
-        let rope = Rope::new(&self.architecture, chunk.positions, self.dtype())?;
+        let rope = RopeTable::new(&self.architecture.rope, chunk.positions, self.dtype())?;
         for index in 0..self.blocks.len() {
             residual = self.through_block(index, residual, chunk, &rope, cache.as_deref_mut(), wiring, instrument)?;
         }
@@ -173,7 +183,7 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let rope = Rope::new(&self.architecture, positions, self.dtype())?;
+        let rope = RopeTable::new(&self.architecture.rope, positions, self.dtype())?;
         let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
         self.through_block(index, input, &chunk, &rope, None, &Wiring::default(), instrument)
     }
@@ -187,7 +197,7 @@ impl Decoder {
         index: usize,
         input: Tensor,
         chunk: &Chunk<'_>,
-        rope: &Rope,
+        rope: &RopeTable,
         cache: Option<&mut Cache>,
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
@@ -209,14 +219,14 @@ impl Decoder {
 impl Block {
     fn load(loader: &mut Loader<'_>, a: &Architecture, index: usize) -> std::result::Result<Self, CheckpointError> {
         let name = |part: &str| format!("model.layers.{index}.{part}");
-        let mut mlp = |part: &str, out, input| loader.linear(&name(&format!("mlp.{part}")), out, input, a.mlp_bias);
+        let mut mlp = |part: &str, out, input| loader.linear(&name(&format!("mlp.{part}")), out, input, a.biases.mlp);
         let gate = mlp("gate_proj", a.mlp, a.hidden)?;
         let up = mlp("up_proj", a.mlp, a.hidden)?;
         let down = mlp("down_proj", a.hidden, a.mlp)?;
         Ok(Self {
-            attn_norm: loader.norm(&name("input_layernorm.weight"), a)?,
-            attention: Attention::load(loader, a, &name("self_attn"))?,
-            mlp_norm: loader.norm(&name("post_attention_layernorm.weight"), a)?,
+            attn_norm: loader.norm(&name("input_layernorm.weight"), a.hidden, a)?,
+            attention: Attention::load(loader, a, index, &name("self_attn"))?,
+            mlp_norm: loader.norm(&name("post_attention_layernorm.weight"), a.hidden, a)?,
             gate,
             up,
             down,
@@ -263,8 +273,8 @@ impl Loader<'_> {
         Ok(Linear::new(weight, bias))
     }
 
-    fn norm(&mut self, name: &str, a: &Architecture) -> std::result::Result<Norm, CheckpointError> {
-        let weight = self.raw(name, &[a.hidden])?;
+    fn norm(&mut self, name: &str, width: usize, a: &Architecture) -> std::result::Result<Norm, CheckpointError> {
+        let weight = self.raw(name, &[width])?;
         Ok(Norm::new(self.transformed(WeightKind::Norm, weight)?, a.norm_eps))
     }
 }

@@ -1,38 +1,51 @@
-//! Rotary position embedding (Su et al. 2021).
+//! Rotary position embedding (Su et al. 2021) and its variants for longer sequences.
+//!
+//! In float32, frequencies and angles are rounded step by step as transformers rounds them, since angles at far positions
+//! carry that rounding; in float64 nothing is rounded.
 
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::wiring::RopePairs;
-use crate::Architecture;
+use crate::{Rope, RopeScaling};
 
-/// cos and sin of one chunk's positions, `[position, 1, head_dim / 2]`.
-pub(super) struct Rope {
+/// cos and sin of one chunk's positions, `[position, 1, rotated dimensions / 2]`.
+pub(super) struct RopeTable {
     cos: Tensor,
     sin: Tensor,
+    dims: usize,
 }
 
-impl Rope {
-    /// In float32, the angles are products of float32 numbers, as in transformers; in float64 they are exact to float64.
-    pub(super) fn new(architecture: &Architecture, positions: &[u32], dtype: DType) -> Result<Self> {
-        let pairs = architecture.head_dim / 2;
+impl RopeTable {
+    pub(super) fn new(rope: &Rope, positions: &[u32], dtype: DType) -> Result<Self> {
+        let single = dtype != DType::F64;
+        let frequencies = frequencies(rope, positions, single);
         let angles = positions.iter().flat_map(|position| {
-            (0..pairs).map(move |pair| {
-                let exponent = (2 * pair) as f64 / architecture.head_dim as f64;
-                if dtype == DType::F64 {
-                    return f64::from(*position) / architecture.rope_theta.powf(exponent);
-                }
-                let power = architecture.rope_theta.powf(f64::from(exponent as f32)) as f32;
-                f64::from(*position as f32 * (1.0 / power))
-            })
+            frequencies.iter().map(move |frequency| round(f64::from(*position) * frequency, single))
         });
-        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape((positions.len(), 1, pairs))?;
-        Ok(Self { cos: angles.cos()?.to_dtype(dtype)?, sin: angles.sin()?.to_dtype(dtype)? })
+        let shape = (positions.len(), 1, frequencies.len());
+        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(shape)?;
+        let magnitude = match rope.scaling {
+            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            _ => 1.0,
+        };
+        // cos and sin are rounded before they are scaled, as in transformers.
+        let table = |values: Tensor| values.to_dtype(dtype)? * magnitude;
+        Ok(Self { cos: table(angles.cos()?)?, sin: table(angles.sin()?)?, dims: rope.dims })
     }
 
-    /// Rotates `x` `[position, head, head_dim]`.
+    /// Rotates the leading dimensions of `x` `[position, head, head_dim]`.
     pub(super) fn apply(&self, x: &Tensor, pairs: RopePairs) -> Result<Tensor> {
-        let (positions, heads, head_dim) = x.dims3()?;
-        let half = head_dim / 2;
+        let head_dim = x.dim(2)?;
+        if self.dims == head_dim {
+            return self.rotate(x, pairs);
+        }
+        let rotated = self.rotate(&x.narrow(2, 0, self.dims)?, pairs)?;
+        Tensor::cat(&[rotated, x.narrow(2, self.dims, head_dim - self.dims)?], 2)
+    }
+
+    fn rotate(&self, x: &Tensor, pairs: RopePairs) -> Result<Tensor> {
+        let (positions, heads, dims) = x.dims3()?;
+        let half = dims / 2;
         let rotated = |a: &Tensor, b: &Tensor| -> Result<(Tensor, Tensor)> {
             let first = (a.broadcast_mul(&self.cos)? - b.broadcast_mul(&self.sin)?)?;
             let second = (b.broadcast_mul(&self.cos)? + a.broadcast_mul(&self.sin)?)?;
@@ -44,11 +57,70 @@ impl Rope {
                 Tensor::cat(&[first, second], 2)
             }
             RopePairs::Adjacent => {
-                let x = x.reshape((positions, heads, half, 2))?;
+                let x = x.contiguous()?.reshape((positions, heads, half, 2))?;
                 let side = |index| x.narrow(3, index, 1)?.squeeze(3);
                 let (first, second) = rotated(&side(0)?, &side(1)?)?;
-                Tensor::stack(&[first, second], 3)?.reshape((positions, heads, head_dim))
+                Tensor::stack(&[first, second], 3)?.reshape((positions, heads, dims))
             }
         }
     }
+}
+
+fn round(value: f64, single: bool) -> f64 {
+    if single { f64::from(value as f32) } else { value }
+}
+
+/// Angle per position of each pair of dimensions, radians.
+fn frequencies(rope: &Rope, positions: &[u32], single: bool) -> Vec<f64> {
+    let round = |value| round(value, single);
+    let dims = rope.dims as f64;
+    let theta = match rope.scaling {
+        RopeScaling::Dynamic { factor, max_positions } => dynamic_theta(rope, factor, max_positions, positions),
+        _ => rope.theta,
+    };
+    let powers = (0..rope.dims / 2).map(|pair| round(theta.powf(round(2.0 * pair as f64 / dims))));
+    match rope.scaling {
+        RopeScaling::None | RopeScaling::Dynamic { .. } => powers.map(|power| round(1.0 / power)).collect(),
+        RopeScaling::Linear { factor } => powers.map(|power| round(round(1.0 / power) / factor)).collect(),
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original } => powers
+            .map(|power| round(1.0 / power))
+            .map(|kept| {
+                let wavelength = std::f64::consts::TAU / kept;
+                // 1 keeps the frequency, 0 divides it by the factor.
+                let smooth = (original as f64 / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor);
+                let smooth = round(smooth.clamp(0.0, 1.0));
+                round((1.0 - smooth) * kept / factor + smooth * kept)
+            })
+            .collect(),
+        RopeScaling::Yarn { factor, beta_fast, beta_slow, original, truncate, .. } => {
+            let (low, high) = yarn_range(rope, beta_fast, beta_slow, original, truncate);
+            powers
+                .enumerate()
+                .map(|(pair, power)| {
+                    let divided = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                    round(round(1.0 / (factor * power)) * divided + round(1.0 / power) * (1.0 - divided))
+                })
+                .collect()
+        }
+    }
+}
+
+/// The base for a sequence as long as the chunk reaches. Keys already in the cache keep their old angle, as in transformers.
+fn dynamic_theta(rope: &Rope, factor: f64, max_positions: usize, positions: &[u32]) -> f64 {
+    let length = positions.iter().max().map_or(0, |last| *last as usize + 1).max(max_positions);
+    let dims = rope.dims as f64;
+    let growth = factor * length as f64 / max_positions as f64 - (factor - 1.0);
+    rope.theta * growth.powf(dims / (dims - 2.0))
+}
+
+/// The pairs between which YaRN blends: those that turn `beta_fast` and `beta_slow` times in the original length.
+fn yarn_range(rope: &Rope, beta_fast: f64, beta_slow: f64, original: usize, truncate: bool) -> (f64, f64) {
+    let dims = rope.dims as f64;
+    let pair =
+        |rotations: f64| dims * (original as f64 / (rotations * std::f64::consts::TAU)).ln() / (2.0 * rope.theta.ln());
+    let (low, high) = (pair(beta_fast), pair(beta_slow));
+    let (low, high) = if truncate { (low.floor(), high.ceil()) } else { (low, high) };
+    let (low, high) = (low.max(0.0), high.min(dims - 1.0));
+    // Equal ends would divide by zero.
+    if (high - low).abs() < f64::EPSILON { (low, high + 0.001) } else { (low, high) }
 }

@@ -12,7 +12,22 @@ use fidelity_trace::{Capture, Request, Scope, Subject, Taps};
 use safetensors::{Dtype, SafeTensors};
 
 /// The goldens this version supports.
-pub(crate) const GOLDENS: [&str; 4] = ["llama-gqa", "llama-mha-tied", "llama-bias", "llama-head-dim"];
+pub(crate) const GOLDENS: [&str; 14] = [
+    "llama-gqa",
+    "llama-mha-tied",
+    "llama-bias",
+    "llama-head-dim",
+    "llama-rope-linear",
+    "llama-rope-dynamic",
+    "llama-rope-llama3",
+    "llama-rope-yarn",
+    "mistral-window",
+    "mistral-nowindow",
+    "qwen2",
+    "qwen2-window",
+    "qwen3",
+    "smollm3",
+];
 
 pub(crate) fn golden_folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)

@@ -1,12 +1,20 @@
 //! config.json → [`Architecture`], strictly: what changes the computation is understood or refused by name.
 
+mod family;
+mod layers;
+mod rope;
+
 use serde_json::{Map, Value, json};
 
 use crate::{CheckpointError, keys::Keys};
+use family::Family;
+pub use rope::{Rope, RopeScaling};
 
-/// The shape of a decoder and every constant in it. Defaults are those of transformers' `LlamaConfig`.
+/// The shape of a decoder and every constant in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
+    /// `model_type` in config.json.
+    pub model_type: String,
     /// Width of the residual stream.
     pub hidden: usize,
     /// Number of blocks.
@@ -25,18 +33,48 @@ pub struct Architecture {
     pub max_positions: usize,
     /// Epsilon inside the root of every RMSNorm.
     pub norm_eps: f64,
-    /// Base of the rotary embedding.
-    pub rope_theta: f64,
+    /// The rotary embedding.
+    pub rope: Rope,
     /// The head is the embedding.
     pub tied_head: bool,
-    /// q, k, v and o have biases.
-    pub attention_bias: bool,
-    /// gate, up and down have biases.
-    pub mlp_bias: bool,
+    /// Which projections have biases.
+    pub biases: Biases,
+    /// Queries and keys are normalised per head before RoPE.
+    pub qk_norm: bool,
+    /// What differs from block to block, one entry a block.
+    pub layers: Vec<Layer>,
     /// Ids that end a generation.
     pub eos: Vec<u32>,
     /// The BOS id.
     pub bos: Option<u32>,
+}
+
+/// Which projections have biases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Biases {
+    /// q, k and v.
+    pub qkv: bool,
+    /// The attention's output projection.
+    pub o: bool,
+    /// gate, up and down.
+    pub mlp: bool,
+}
+
+/// What differs from block to block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// How many keys a position sees, itself included; all before it when absent.
+    pub window: Option<u32>,
+    /// Queries and keys are rotated.
+    pub rope: bool,
+}
+
+impl Layer {
+    /// Whether a position sees a key, both counted in the token sequence.
+    #[must_use]
+    pub fn sees(self, position: u32, key: u32) -> bool {
+        key <= position && self.window.is_none_or(|window| position - key < window)
+    }
 }
 
 /// Keys that do not change what a forward pass computes.
@@ -83,18 +121,9 @@ impl Architecture {
     /// Not a JSON object, a key of a wrong type, an unsupported value or an unknown key.
     pub fn parse(config: &[u8], generation: Option<&[u8]>, file: &str) -> Result<Self, CheckpointError> {
         let mut keys = Keys::new(file, "", object(config, file)?);
-        let model_type = keys.text("model_type")?;
-        if model_type.as_deref() != Some("llama") {
-            let found = model_type.map(Value::String);
-            return Err(keys.wrong(
-                "model_type",
-                found.as_ref(),
-                "\"llama\": other architectures are not supported yet",
-            ));
-        }
-        check_class(&mut keys)?;
-        let mut architecture = dimensions(&mut keys)?;
-        architecture.rope_theta = rope_theta(&mut keys)?;
+        let family = Family::take(&mut keys)?;
+        let mut architecture = dimensions(&mut keys, &family)?;
+        architecture.layers = layers::take(&mut keys, &family, architecture.blocks)?;
         let activation = keys.take("hidden_act").unwrap_or_else(|| json!("silu"));
         if activation != json!("silu") && activation != json!("swish") {
             return Err(keys.wrong(
@@ -103,19 +132,26 @@ impl Architecture {
                 "\"silu\": other activations are not supported yet",
             ));
         }
-        for (key, supported) in
-            [("pretraining_tp", json!(1)), ("rope_interleaved", json!(false)), ("partial_rotary_factor", json!(1))]
-        {
+        for (key, supported) in [("pretraining_tp", json!(1)), ("rope_interleaved", json!(false))] {
             keys.only(key, &supported)?;
         }
-        for key in ["quantization_config", "sliding_window", "is_encoder_decoder", "add_cross_attention"] {
+        for key in ["quantization_config", "is_encoder_decoder", "add_cross_attention"] {
             keys.only(key, &json!(false))?;
         }
         keys.finish(&INERT)?;
-        if let Some(eos) = generation.map(|bytes| generation_eos(bytes)).transpose()?.flatten() {
+        if let Some(eos) = generation.map(generation_eos).transpose()?.flatten() {
             architecture.eos = eos;
         }
         Ok(architecture)
+    }
+
+    /// How long a sequence may be: `max_position_embeddings`, stretched where RoPE grows with the sequence.
+    #[must_use]
+    pub fn longest_sequence(&self) -> usize {
+        match self.rope.scaling {
+            RopeScaling::Dynamic { factor, max_positions } => (max_positions as f64 * factor.max(1.0)) as usize,
+            _ => self.max_positions,
+        }
     }
 
     /// Query heads that share one kv head.
@@ -135,45 +171,16 @@ pub(crate) fn object(bytes: &[u8], file: &str) -> Result<Map<String, Value>, Che
     }
 }
 
-fn check_class(keys: &mut Keys) -> Result<(), CheckpointError> {
-    let Some(classes) = keys.take("architectures") else { return Ok(()) };
-    match classes.as_array().is_some_and(|list| list.iter().any(|class| class == "LlamaForCausalLM")) {
-        true => Ok(()),
-        false => {
-            Err(keys.wrong("architectures", Some(&classes), "[\"LlamaForCausalLM\"]: other heads are not supported"))
-        }
-    }
-}
-
-fn dimensions(keys: &mut Keys) -> Result<Architecture, CheckpointError> {
+fn dimensions(keys: &mut Keys, family: &Family) -> Result<Architecture, CheckpointError> {
     let hidden = keys.required_size("hidden_size")?;
     let query_heads = keys.required_size("num_attention_heads")?;
-    let kv_heads = keys.size("num_key_value_heads")?.unwrap_or(query_heads);
-    if !query_heads.is_multiple_of(kv_heads) {
-        return Err(keys.wrong(
-            "num_key_value_heads",
-            Some(&json!(kv_heads)),
-            format!("a divisor of num_attention_heads = {query_heads}"),
-        ));
-    }
-    let head_dim = match keys.size("head_dim")? {
-        Some(explicit) => explicit,
-        None if hidden.is_multiple_of(query_heads) => hidden / query_heads,
-        None => {
-            return Err(keys.wrong(
-                "head_dim",
-                None,
-                format!("given, since hidden_size {hidden} is no multiple of num_attention_heads {query_heads}"),
-            ));
-        }
-    };
-    if !head_dim.is_multiple_of(2) {
-        return Err(keys.wrong("head_dim", Some(&json!(head_dim)), "an even number: RoPE turns pairs"));
-    }
+    let kv_heads = family.kv_heads(keys, query_heads)?;
+    let head_dim = family.head_dim(keys, hidden, query_heads)?;
     let blocks = keys.required_size("num_hidden_layers")?;
     if blocks > 4096 {
         return Err(keys.wrong("num_hidden_layers", Some(&json!(blocks)), "at most 4096"));
     }
+    let max_positions = keys.size("max_position_embeddings")?.unwrap_or(family.max_positions);
     Ok(Architecture {
         hidden,
         blocks,
@@ -182,37 +189,17 @@ fn dimensions(keys: &mut Keys) -> Result<Architecture, CheckpointError> {
         head_dim,
         mlp: keys.required_size("intermediate_size")?,
         vocabulary: keys.required_size("vocab_size")?,
-        max_positions: keys.size("max_position_embeddings")?.unwrap_or(2048),
+        max_positions,
         norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
-        rope_theta: 10_000.0,
-        tied_head: keys.boolean("tie_word_embeddings")?.unwrap_or(false),
-        attention_bias: keys.boolean("attention_bias")?.unwrap_or(false),
-        mlp_bias: keys.boolean("mlp_bias")?.unwrap_or(false),
+        rope: rope::take(keys, family.rope_theta, head_dim, max_positions)?,
+        tied_head: keys.boolean("tie_word_embeddings")?.unwrap_or(family.tied_head),
+        biases: family.biases(keys)?,
+        qk_norm: family.qk_norm,
+        layers: Vec::new(),
         eos: keys.ids("eos_token_id")?,
         bos: keys.ids("bos_token_id")?.first().copied(),
+        model_type: family.model_type.to_owned(),
     })
-}
-
-/// A non-null legacy `rope_scaling` replaces `rope_parameters`; theta inside the dict wins over the top-level one.
-fn rope_theta(keys: &mut Keys) -> Result<f64, CheckpointError> {
-    let top_level = keys.number("rope_theta")?;
-    let parameters = keys.object("rope_parameters")?;
-    let scaling = keys.object("rope_scaling")?;
-    let Some(mut rope) = scaling.or(parameters) else { return Ok(top_level.unwrap_or(10_000.0)) };
-    let kinds = [("rope_type", rope.text("rope_type")?), ("type", rope.text("type")?)];
-    for (key, kind) in kinds {
-        if let Some(kind) = kind.filter(|kind| kind != "default") {
-            return Err(rope.wrong(
-                key,
-                Some(&Value::String(kind)),
-                "\"default\": other RoPE variants are not supported yet",
-            ));
-        }
-    }
-    rope.only("partial_rotary_factor", &json!(1))?;
-    let inner = rope.number("rope_theta")?;
-    rope.finish(&[])?;
-    Ok(inner.or(top_level).unwrap_or(10_000.0))
 }
 
 fn generation_eos(bytes: &[u8]) -> Result<Option<Vec<u32>>, CheckpointError> {
