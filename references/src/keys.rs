@@ -39,6 +39,11 @@ impl Keys {
         self.object.remove(key).filter(|value| !value.is_null())
     }
 
+    /// Forgets keys that are known to be inert.
+    pub(crate) fn ignore(&mut self, inert: &[&str]) {
+        self.object.retain(|key, _| !inert.contains(&key.as_str()));
+    }
+
     /// Takes a positive integer; `1e6` and `1000000.0` are integers too.
     pub(crate) fn size(&mut self, key: &str) -> Result<Option<usize>, CheckpointError> {
         let Some(value) = self.take(key) else { return Ok(None) };

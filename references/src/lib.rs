@@ -18,7 +18,7 @@ mod tokenizer;
 mod weights;
 
 pub use checkpoint::Checkpoint;
-pub use config::{Architecture, Biases, Layer, Rope, RopeScaling};
+pub use config::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, Rope, RopeScaling};
 pub use decoder::{Cache, Chunk, Decoder, Instrument, Visibility, WeightKind, Wiring};
 pub use error::CheckpointError;
 pub use local::local_blocks;

@@ -13,7 +13,8 @@ const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 /// Fills `noise_floor` and `logits_noise` of a captured prompt. `decoder` computes in float64.
 pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Capture) -> Result<()> {
     // Under dynamic RoPE the angles of a step depend on how far it reaches: one pass over all would compute other ones.
-    let one_table = !matches!(decoder.architecture().rope.scaling, RopeScaling::Dynamic { .. });
+    let scaling = decoder.architecture().rope.as_ref().map(|rope| &rope.scaling);
+    let one_table = !matches!(scaling, Some(RopeScaling::Dynamic { .. }));
     let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_table).map_or(&[][..], |tbt| &tbt.token_ids);
     let token_ids = [request.token_ids, fed].concat();
     let positions: Vec<u32> = (0..token_ids.len() as u32).collect();

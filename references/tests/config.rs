@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::golden_folder;
-use fidelity_references::{Architecture, Biases, Layer, RopeScaling};
+use fidelity_references::{Activation, Architecture, Biases, Layer, RopeScaling};
 use serde_json::{Value, json};
 
 fn config() -> Value {
@@ -28,7 +28,7 @@ fn what_changes_the_computation_is_refused_by_name() {
     for (key, value, expected) in [
         ("model_type", json!("gpt_neox"), "`model_type` is \"gpt_neox\", expected \"llama\""),
         ("architectures", json!(["LlamaForTokenClassification"]), "`architectures` is"),
-        ("hidden_act", json!("gelu"), "`hidden_act` is \"gelu\", expected \"silu\""),
+        ("hidden_act", json!("mish"), "`hidden_act` is \"mish\", expected \"silu\""),
         ("rope_scaling", json!({"type": "linear"}), "`rope_scaling.factor` is missing"),
         ("rope_parameters", json!({"rope_type": "longrope"}), "`rope_parameters.rope_type` is \"longrope\""),
         ("rope_parameters", json!({"rope_theta": 1e4, "factor": 8.0}), "`rope_parameters.factor` = 8.0 is not a key"),
@@ -65,9 +65,9 @@ fn both_dialects_give_one_architecture() {
     // theta inside the dict wins, and a legacy rope_scaling replaces rope_parameters.
     let mut both = v5;
     both["rope_theta"] = json!(5e5);
-    assert!(parse(&both).is_ok_and(|a| (a.rope.theta - 1e4).abs() < 1e-9));
+    assert!(parse(&both).is_ok_and(|a| (a.rope.expect("rope").theta - 1e4).abs() < 1e-9));
     both["rope_scaling"] = json!({"rope_type": "default"});
-    assert!(parse(&both).is_ok_and(|a| (a.rope.theta - 5e5).abs() < 1e-9));
+    assert!(parse(&both).is_ok_and(|a| (a.rope.expect("rope").theta - 5e5).abs() < 1e-9));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn defaults_are_those_of_the_configuration_class() {
         (a.tied_head, a.biases, a.eos.as_slice()),
         (false, Biases { qkv: false, o: false, mlp: false }, &[2, 3][..])
     );
-    assert!((a.norm_eps - 1e-6).abs() < 1e-18 && (a.rope.theta - 1e4).abs() < 1e-9);
+    assert!((a.norm_eps - 1e-6).abs() < 1e-18 && (a.rope.expect("rope").theta - 1e4).abs() < 1e-9);
     let generation = Architecture::parse(bare.to_string().as_bytes(), Some(br#"{"eos_token_id": 7}"#), "config.json");
     assert_eq!(generation.expect("valid").eos, [7], "generation_config.json wins");
 }
@@ -180,7 +180,7 @@ fn qwen_windows_need_to_be_used_and_start_where_they_are_told() {
 
 #[test]
 fn a_window_counts_the_position_itself() {
-    let layer = Layer { window: Some(3), rope: true };
+    let layer = Layer { window: Some(3), rope: true, score_scale: 1.0 };
     let seen: Vec<u32> = (0..10).filter(|key| layer.sees(5, *key)).collect();
     assert_eq!(seen, [3, 4, 5]);
 }
@@ -198,12 +198,17 @@ fn no_rope_layers_is_true_where_rope_is_applied() {
     );
     let sliding = json!({"use_sliding_window": true, "sliding_window": 8});
     assert_eq!(windows("smollm3", sliding), [None, None, None, Some(8)], "layers without RoPE slide");
-    assert!(parsed("smollm3", json!({})).tied_head && (parsed("smollm3", json!({})).rope.theta - 2e6).abs() < 1e-9);
+    assert!(
+        parsed("smollm3", json!({})).tied_head
+            && (parsed("smollm3", json!({})).rope.expect("rope").theta - 2e6).abs() < 1e-9
+    );
 }
 
 #[test]
 fn rope_variants_are_read_in_both_spellings() {
-    let of = |key: &str, dict: Value| parsed("llama", json!({key: dict, "max_position_embeddings": 64})).rope.scaling;
+    let of = |key: &str, dict: Value| {
+        parsed("llama", json!({key: dict, "max_position_embeddings": 64})).rope.expect("rope").scaling
+    };
     for (key, name) in [("rope_scaling", "type"), ("rope_scaling", "rope_type"), ("rope_parameters", "rope_type")] {
         assert_eq!(of(key, json!({name: "linear", "factor": 2})), RopeScaling::Linear { factor: 2.0 });
         assert_eq!(of(key, json!({name: "default"})), RopeScaling::None);
@@ -232,5 +237,34 @@ fn rope_variants_are_read_in_both_spellings() {
     assert_eq!(yarn(json!({})).1, 64);
     let rounded = yarn(json!({"original_max_position_embeddings": 32, "truncate": false}));
     assert_eq!((rounded.1, rounded.2), (32, false));
-    assert_eq!(parsed("llama", json!({"rope_parameters": {"partial_rotary_factor": 0.5}})).rope.dims, 2);
+    assert_eq!(parsed("llama", json!({"rope_parameters": {"partial_rotary_factor": 0.5}})).rope.expect("rope").dims, 2);
+}
+
+#[test]
+fn gpt2_keys_have_their_own_names_and_defaults() {
+    let parsed = |more: Value| {
+        let mut config =
+            json!({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 3, "vocab_size": 320, "n_ctx": 9});
+        config.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        parse(&config)
+    };
+    let plain = parsed(json!({"n_inner": null})).expect("supported");
+    assert_eq!(
+        (plain.mlp, plain.max_positions, plain.tied_head, plain.activation),
+        (256, 1024, true, Activation::GeluTanh)
+    );
+    assert!((plain.norm_eps - 1e-5).abs() < 1e-18 && plain.rope.is_none());
+    let scales =
+        |more| parsed(more).expect("supported").layers.iter().map(|layer| layer.score_scale).collect::<Vec<_>>();
+    assert_eq!(scales(json!({})), [0.25; 3]);
+    assert_eq!(scales(json!({"scale_attn_weights": false})), [1.0; 3]);
+    assert_eq!(scales(json!({"scale_attn_by_inverse_layer_idx": true}))[1], 0.125);
+    assert!(
+        parsed(json!({"rope_theta": 1e4})).expect_err("no such key").contains("`rope_theta` = 10000.0 is not a key")
+    );
+    assert!(
+        parsed(json!({"activation_function": "tanh"}))
+            .expect_err("refused")
+            .contains("`activation_function` is \"tanh\"")
+    );
 }

@@ -29,8 +29,11 @@ impl ArmPlan {
             return Err(CliError::Device(asked.device.clone()));
         }
         let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
-        let blocks = inputs.checkpoint.architecture().blocks as u32;
-        faults.iter().try_for_each(|fault| fault.check(blocks))?;
+        let architecture = inputs.checkpoint.architecture();
+        faults.iter().try_for_each(|fault| fault.check(architecture.blocks as u32))?;
+        if let Some((fault, why)) = faults.iter().find_map(|it| Some((it.fault, architecture.immune_to(it.fault)?))) {
+            return Err(CliError::ImmuneToFault { fault: fault.name(), why });
+        }
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
         let quantisation = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
             "none" => None,

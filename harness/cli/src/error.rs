@@ -51,6 +51,8 @@ pub(crate) enum CliError {
     NoResource { flag: &'static str, name: String, known: String },
     #[error("--device: `{0}` is not an arm of this version; it can run `emulator`")]
     Device(String),
+    #[error("--fault: `{fault}` would change nothing in this checkpoint: {why}")]
+    ImmuneToFault { fault: &'static str, why: &'static str },
     #[error("--scopes: `{0}` is not a scope; scopes are base, prefill, tbt, tbt_free, tbt_self")]
     Scope(String),
     #[error("--scopes: `{scope}` needs generated ids, but --new-tokens is {new_tokens}; give at least {needed}")]
@@ -96,6 +98,7 @@ impl CliError {
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }
             | Self::Device(_)
+            | Self::ImmuneToFault { .. }
             | Self::Scope(_)
             | Self::TooFewNewTokens { .. }
             | Self::IdOutsideVocabulary { .. }

@@ -26,7 +26,7 @@ pub enum EmulatorError {
     /// The checkpoint's weights cannot be used.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A site has no range or one that is not finite.
+    /// A site's range is not finite.
     #[error(
         "calibration: {site} has the range {found}, expected finite values; the checkpoint itself overflows on the calibration prompts"
     )]

@@ -9,7 +9,7 @@ use crate::{CheckpointError, keys::Keys};
 /// One family of decoders.
 pub(super) struct Family {
     pub(super) model_type: &'static str,
-    class: &'static str,
+    pub(super) class: &'static str,
     /// kv heads when the key is absent; `None`: as many as query heads. An explicit null always means the latter.
     kv_heads: Option<usize>,
     /// head_dim when the key is absent; `None`: hidden / query heads.
@@ -107,26 +107,14 @@ const FAMILIES: [Family; 5] = [
 ];
 
 impl Family {
-    /// The family that `model_type` names, checked against `architectures`.
-    pub(super) fn take(keys: &mut Keys) -> Result<Self, CheckpointError> {
-        let model_type = keys.text("model_type")?;
-        let Some(family) = FAMILIES.into_iter().find(|family| Some(family.model_type) == model_type.as_deref()) else {
+    /// The family of that `model_type`.
+    pub(super) fn named(keys: &Keys, model_type: Option<&str>) -> Result<Self, CheckpointError> {
+        FAMILIES.into_iter().find(|family| Some(family.model_type) == model_type).ok_or_else(|| {
             let known = FAMILIES.map(|family| format!("\"{}\"", family.model_type)).join(", ");
-            let found = model_type.map(Value::String);
-            return Err(keys.wrong(
-                "model_type",
-                found.as_ref(),
-                format!("{known}: other architectures are not supported"),
-            ));
-        };
-        let Some(classes) = keys.take("architectures") else { return Ok(family) };
-        match classes.as_array().is_some_and(|list| list.iter().any(|class| class == family.class)) {
-            true => Ok(family),
-            false => {
-                let expected = format!("[\"{}\"]: other heads are not supported", family.class);
-                Err(keys.wrong("architectures", Some(&classes), expected))
-            }
-        }
+            let found = model_type.map(Value::from);
+            let expected = format!("{known} or \"{}\": other architectures are not supported", super::gpt2::MODEL_TYPE);
+            keys.wrong("model_type", found.as_ref(), expected)
+        })
     }
 
     pub(super) fn kv_heads(&self, keys: &mut Keys, query_heads: usize) -> Result<usize, CheckpointError> {

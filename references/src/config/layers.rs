@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Layer,
+    Architecture, Layer,
     family::{Family, WindowRule},
 };
 use crate::{CheckpointError, keys::Keys};
@@ -11,7 +11,8 @@ use crate::{CheckpointError, keys::Keys};
 /// Mistral's window when the key is absent.
 const MISTRAL_WINDOW: usize = 4096;
 
-pub(super) fn take(keys: &mut Keys, family: &Family, blocks: usize) -> Result<Vec<Layer>, CheckpointError> {
+pub(super) fn take(keys: &mut Keys, family: &Family, a: &Architecture) -> Result<Vec<Layer>, CheckpointError> {
+    let (blocks, score_scale) = (a.blocks, (a.head_dim as f64).powf(-0.5));
     let rope = match family.window {
         WindowRule::WithoutRope => with_rope(keys, blocks)?,
         WindowRule::Never | WindowRule::All | WindowRule::Upper => vec![true; blocks],
@@ -19,7 +20,7 @@ pub(super) fn take(keys: &mut Keys, family: &Family, blocks: usize) -> Result<Ve
     let windowed = match family.window {
         WindowRule::Never => {
             keys.only("sliding_window", &json!(false))?;
-            return Ok(rope.into_iter().map(|rope| Layer { window: None, rope }).collect());
+            return Ok(rope.into_iter().map(|rope| Layer { window: None, rope, score_scale }).collect());
         }
         WindowRule::All => {
             let absent = (!keys.holds("sliding_window")).then_some(MISTRAL_WINDOW);
@@ -31,7 +32,7 @@ pub(super) fn take(keys: &mut Keys, family: &Family, blocks: usize) -> Result<Ve
     let (window, sliding) = windowed;
     let window = window.map(|window| window as u32);
     let layers = rope.into_iter().zip(sliding);
-    Ok(layers.map(|(rope, slides)| Layer { window: window.filter(|_| slides), rope }).collect())
+    Ok(layers.map(|(rope, slides)| Layer { window: window.filter(|_| slides), rope, score_scale }).collect())
 }
 
 /// `no_rope_layers`: despite its name, 1 means that RoPE is applied.

@@ -1,10 +1,13 @@
 //! config.json → [`Architecture`], strictly: what changes the computation is understood or refused by name.
 
 mod family;
+mod gpt2;
 mod layers;
 mod rope;
 
 use serde_json::{Map, Value, json};
+
+use fidelity_trace::Fault;
 
 use crate::{CheckpointError, keys::Keys};
 use family::Family;
@@ -23,7 +26,7 @@ pub struct Architecture {
     pub query_heads: usize,
     /// Key and value heads; query head h reads kv head h div (query heads / kv heads).
     pub kv_heads: usize,
-    /// Width of a head; scores are scaled by `head_dim^-0.5`.
+    /// Width of a head.
     pub head_dim: usize,
     /// Width of the MLP.
     pub mlp: usize,
@@ -31,10 +34,16 @@ pub struct Architecture {
     pub vocabulary: usize,
     /// Positions the checkpoint was made for.
     pub max_positions: usize,
-    /// Epsilon inside the root of every RMSNorm.
+    /// What every norm computes.
+    pub norm: NormKind,
+    /// Epsilon inside the root of every norm.
     pub norm_eps: f64,
-    /// The rotary embedding.
-    pub rope: Rope,
+    /// The rotary embedding; absent where positions are learned rows added to the embedding.
+    pub rope: Option<Rope>,
+    /// What an MLP computes.
+    pub mlp_kind: MlpKind,
+    /// The MLP's activation.
+    pub activation: Activation,
     /// The head is the embedding.
     pub tied_head: bool,
     /// Which projections have biases.
@@ -61,12 +70,65 @@ pub struct Biases {
 }
 
 /// What differs from block to block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layer {
     /// How many keys a position sees, itself included; all before it when absent.
     pub window: Option<u32>,
     /// Queries and keys are rotated.
     pub rope: bool,
+    /// What q·k is multiplied by.
+    pub score_scale: f64,
+}
+
+/// What a norm computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// x / √(mean(x²) + ε) · w (Zhang & Sennrich 2019).
+    Rms,
+    /// (x − mean(x)) / √(var(x) + ε) · w + b (Ba et al. 2016).
+    Layer,
+}
+
+/// What an MLP computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MlpKind {
+    /// down(activation(gate(x)) · up(x)) (Shazeer 2020).
+    Gated,
+    /// down(activation(up(x))); there is no site `gate`.
+    Plain,
+}
+
+/// An activation, by the formula it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// x · Φ(x), by erf.
+    GeluErf,
+    /// x · Φ(x), by tanh.
+    GeluTanh,
+    /// x · sigmoid(1.702 x).
+    GeluQuick,
+    /// max(x, 0).
+    Relu,
+}
+
+impl Activation {
+    fn take(keys: &mut Keys, key: &str, default: Self) -> Result<Self, CheckpointError> {
+        let Some(name) = keys.text(key)? else { return Ok(default) };
+        match name.as_str() {
+            "silu" | "swish" => Ok(Self::Silu),
+            "gelu" => Ok(Self::GeluErf),
+            "gelu_new" | "gelu_pytorch_tanh" => Ok(Self::GeluTanh),
+            "quick_gelu" => Ok(Self::GeluQuick),
+            "relu" => Ok(Self::Relu),
+            _ => Err(keys.wrong(
+                key,
+                Some(&name.into()),
+                "\"silu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"quick_gelu\" or \"relu\"",
+            )),
+        }
+    }
 }
 
 impl Layer {
@@ -121,20 +183,11 @@ impl Architecture {
     /// Not a JSON object, a key of a wrong type, an unsupported value or an unknown key.
     pub fn parse(config: &[u8], generation: Option<&[u8]>, file: &str) -> Result<Self, CheckpointError> {
         let mut keys = Keys::new(file, "", object(config, file)?);
-        let family = Family::take(&mut keys)?;
-        let mut architecture = dimensions(&mut keys, &family)?;
-        architecture.layers = layers::take(&mut keys, &family, architecture.blocks)?;
-        let activation = keys.take("hidden_act").unwrap_or_else(|| json!("silu"));
-        if activation != json!("silu") && activation != json!("swish") {
-            return Err(keys.wrong(
-                "hidden_act",
-                Some(&activation),
-                "\"silu\": other activations are not supported yet",
-            ));
-        }
-        for (key, supported) in [("pretraining_tp", json!(1)), ("rope_interleaved", json!(false))] {
-            keys.only(key, &supported)?;
-        }
+        let model_type = keys.text("model_type")?;
+        let mut architecture = match model_type.as_deref() {
+            Some(gpt2::MODEL_TYPE) => gpt2::take(&mut keys)?,
+            other => llama_like(&mut keys, other)?,
+        };
         for key in ["quantization_config", "is_encoder_decoder", "add_cross_attention"] {
             keys.only(key, &json!(false))?;
         }
@@ -145,11 +198,24 @@ impl Architecture {
         Ok(architecture)
     }
 
+    /// Why a fault would change nothing in this architecture, if it would not: such a fault must be refused, not injected.
+    #[must_use]
+    pub fn immune_to(&self, fault: Fault) -> Option<&'static str> {
+        match fault {
+            Fault::GqaTile if self.kv_heads == 1 || self.kv_heads == self.query_heads => {
+                Some("it has as many kv heads as query heads, or one: tile and repeat are the same")
+            }
+            Fault::RopeInterleaved if !self.layers.iter().any(|layer| layer.rope) => Some("it has no rotary embedding"),
+            Fault::SoftmaxAcrossHeads | Fault::MaskRepeated if self.query_heads == 1 => Some("it has one head"),
+            _ => None,
+        }
+    }
+
     /// How long a sequence may be: `max_position_embeddings`, stretched where RoPE grows with the sequence.
     #[must_use]
     pub fn longest_sequence(&self) -> usize {
-        match self.rope.scaling {
-            RopeScaling::Dynamic { factor, max_positions } => (max_positions as f64 * factor.max(1.0)) as usize,
+        match self.rope.as_ref().map(|rope| &rope.scaling) {
+            Some(RopeScaling::Dynamic { factor, max_positions }) => (*max_positions as f64 * factor.max(1.0)) as usize,
             _ => self.max_positions,
         }
     }
@@ -171,15 +237,42 @@ pub(crate) fn object(bytes: &[u8], file: &str) -> Result<Map<String, Value>, Che
     }
 }
 
+fn llama_like(keys: &mut Keys, model_type: Option<&str>) -> Result<Architecture, CheckpointError> {
+    let family = Family::named(keys, model_type)?;
+    check_class(keys, family.class)?;
+    let mut architecture = dimensions(keys, &family)?;
+    architecture.layers = layers::take(keys, &family, &architecture)?;
+    for (key, supported) in [("pretraining_tp", json!(1)), ("rope_interleaved", json!(false))] {
+        keys.only(key, &supported)?;
+    }
+    Ok(architecture)
+}
+
+fn check_class(keys: &mut Keys, class: &str) -> Result<(), CheckpointError> {
+    let Some(classes) = keys.take("architectures") else { return Ok(()) };
+    match classes.as_array().is_some_and(|list| list.iter().any(|found| found == class)) {
+        true => Ok(()),
+        false => {
+            let expected = format!("[\"{class}\"]: other heads are not supported");
+            Err(keys.wrong("architectures", Some(&classes), expected))
+        }
+    }
+}
+
+fn blocks(keys: &mut Keys, key: &str) -> Result<usize, CheckpointError> {
+    let blocks = keys.required_size(key)?;
+    if blocks > 4096 {
+        return Err(keys.wrong(key, Some(&json!(blocks)), "at most 4096"));
+    }
+    Ok(blocks)
+}
+
 fn dimensions(keys: &mut Keys, family: &Family) -> Result<Architecture, CheckpointError> {
     let hidden = keys.required_size("hidden_size")?;
     let query_heads = keys.required_size("num_attention_heads")?;
     let kv_heads = family.kv_heads(keys, query_heads)?;
     let head_dim = family.head_dim(keys, hidden, query_heads)?;
-    let blocks = keys.required_size("num_hidden_layers")?;
-    if blocks > 4096 {
-        return Err(keys.wrong("num_hidden_layers", Some(&json!(blocks)), "at most 4096"));
-    }
+    let blocks = blocks(keys, "num_hidden_layers")?;
     let max_positions = keys.size("max_position_embeddings")?.unwrap_or(family.max_positions);
     Ok(Architecture {
         hidden,
@@ -190,8 +283,11 @@ fn dimensions(keys: &mut Keys, family: &Family) -> Result<Architecture, Checkpoi
         mlp: keys.required_size("intermediate_size")?,
         vocabulary: keys.required_size("vocab_size")?,
         max_positions,
+        norm: NormKind::Rms,
         norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
-        rope: rope::take(keys, family.rope_theta, head_dim, max_positions)?,
+        rope: Some(rope::take(keys, family.rope_theta, head_dim, max_positions)?),
+        mlp_kind: MlpKind::Gated,
+        activation: Activation::take(keys, "hidden_act", Activation::Silu)?,
         tied_head: keys.boolean("tie_word_embeddings")?.unwrap_or(family.tied_head),
         biases: family.biases(keys)?,
         qk_norm: family.qk_norm,

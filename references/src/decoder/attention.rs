@@ -4,51 +4,33 @@ use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::BlockSite;
 
 use super::{
-    Cache, Chunk, Loader,
+    Cache, Chunk,
     operations::{Linear, Norm, softmax},
     rope::RopeTable,
     wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
 };
-use crate::{Architecture, CheckpointError, Layer};
+use crate::Layer;
 
 /// What compiled graphs add to the score of a hidden key; only mask faults use it, the reference hides with −∞.
 const COMPILED_MASK: f64 = -100.0;
 
 pub(super) struct Attention {
-    q: Linear,
-    k: Linear,
-    v: Linear,
-    o: Linear,
+    pub(super) q: Linear,
+    pub(super) k: Linear,
+    pub(super) v: Linear,
+    pub(super) o: Linear,
     /// Norms of a head's queries and keys.
-    qk_norms: Option<(Norm, Norm)>,
-    query_heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    layer: Layer,
+    pub(super) qk_norms: Option<(Norm, Norm)>,
+    pub(super) query_heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) layer: Layer,
 }
 
 /// The instrument inside one block.
 type At<'a> = &'a mut dyn FnMut(BlockSite, Tensor) -> Result<Tensor>;
 
 impl Attention {
-    pub(super) fn load(
-        loader: &mut Loader<'_>,
-        a: &Architecture,
-        index: usize,
-        name: &str,
-    ) -> std::result::Result<Self, CheckpointError> {
-        let (queries, keys) = (a.query_heads * a.head_dim, a.kv_heads * a.head_dim);
-        let mut linear = |part: &str, out, input, bias| loader.linear(&format!("{name}.{part}"), out, input, bias);
-        let q = linear("q_proj", queries, a.hidden, a.biases.qkv)?;
-        let k = linear("k_proj", keys, a.hidden, a.biases.qkv)?;
-        let v = linear("v_proj", keys, a.hidden, a.biases.qkv)?;
-        let o = linear("o_proj", a.hidden, queries, a.biases.o)?;
-        let mut norm = |part: &str| loader.norm(&format!("{name}.{part}.weight"), a.head_dim, a);
-        let qk_norms = if a.qk_norm { Some((norm("q_norm")?, norm("k_norm")?)) } else { None };
-        let (query_heads, kv_heads, head_dim, layer) = (a.query_heads, a.kv_heads, a.head_dim, a.layers[index]);
-        Ok(Self { q, k, v, o, qk_norms, query_heads, kv_heads, head_dim, layer })
-    }
-
     pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
         Ok(Self {
             q: self.q.to_dtype(dtype)?,
@@ -69,7 +51,7 @@ impl Attention {
         block: usize,
         x: &Tensor,
         chunk: &Chunk<'_>,
-        rope: &RopeTable,
+        rope: Option<&RopeTable>,
         cache: Option<&mut Cache>,
         wiring: &BlockWiring,
         at: At<'_>,
@@ -80,7 +62,7 @@ impl Attention {
         if let Some((q_norm, k_norm)) = &self.qk_norms {
             (q, k) = (q_norm.apply(&q)?, k_norm.apply(&k)?);
         }
-        if self.layer.rope {
+        if let Some(rope) = rope.filter(|_| self.layer.rope) {
             (q, k) = (rope.apply(&q, wiring.rope)?, rope.apply(&k, wiring.rope)?);
         }
         let q = at(BlockSite::Q, q)?;
@@ -102,7 +84,7 @@ impl Attention {
         let shape = (self.query_heads, rows, key_positions.len());
         let grouped = (keys.dim(0)?, (), self.head_dim);
         let scores = head_first(&q)?.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)?;
-        let scores = at(BlockSite::Scores, (scores * (self.head_dim as f64).powf(-0.5))?.reshape(shape)?)?;
+        let scores = at(BlockSite::Scores, (scores * self.layer.score_scale)?.reshape(shape)?)?;
         let mask = mask(chunk, self.layer, &key_positions, wiring.mask, self.query_heads)?;
         let masked = scores.broadcast_add(&mask.to_dtype(x.dtype())?)?;
         let pattern = at(BlockSite::Pattern, normalised(&masked, wiring.softmax)?)?;

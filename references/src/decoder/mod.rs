@@ -3,6 +3,7 @@
 
 mod attention;
 mod cache;
+mod load;
 mod operations;
 mod rope;
 mod wiring;
@@ -13,9 +14,9 @@ pub use wiring::Wiring;
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Site};
 
-use crate::{Architecture, CheckpointError, Layer, WeightFiles};
+use crate::{Activation, Architecture, Layer};
 use attention::Attention;
-use operations::{Linear, Norm, swiglu};
+use operations::{Linear, Norm};
 use rope::RopeTable;
 
 /// Called once at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
@@ -79,6 +80,8 @@ pub struct Chunk<'a> {
 pub struct Decoder {
     architecture: Architecture,
     embedding: Tensor,
+    /// Learned positions, `[position, hidden]`, where there is no RoPE.
+    positions: Option<Tensor>,
     blocks: Vec<Block>,
     final_norm: Norm,
     head: Linear,
@@ -88,39 +91,14 @@ struct Block {
     attn_norm: Norm,
     attention: Attention,
     mlp_norm: Norm,
-    gate: Linear,
+    /// Absent in a plain MLP.
+    gate: Option<Linear>,
     up: Linear,
     down: Linear,
+    activation: Activation,
 }
 
 impl Decoder {
-    /// Reads every tensor of the architecture from `weights`; `transform` sees each on the way.
-    ///
-    /// # Errors
-    /// A tensor is missing or does not fit.
-    pub fn load(
-        weights: &mut WeightFiles,
-        architecture: &Architecture,
-        transform: &dyn Fn(WeightKind, Tensor) -> Result<Tensor>,
-    ) -> std::result::Result<Self, CheckpointError> {
-        let mut loader = Loader { weights, transform };
-        let a = architecture;
-        let table = loader.raw("model.embed_tokens.weight", &[a.vocabulary, a.hidden])?;
-        let embedding = loader.transformed(WeightKind::Embedding, table.clone())?;
-        let head = if a.tied_head {
-            // A tied file may still hold the head; transformers ignores that copy.
-            loader.weights.ignore("lm_head.weight");
-            table
-        } else {
-            loader.raw("lm_head.weight", &[a.vocabulary, a.hidden])?
-        };
-        let head = Linear::new(loader.transformed(WeightKind::Head, head)?, None);
-        let blocks =
-            (0..a.blocks).map(|index| Block::load(&mut loader, a, index)).collect::<std::result::Result<_, _>>()?;
-        let final_norm = loader.norm("model.norm.weight", a.hidden, a)?;
-        Ok(Self { architecture: a.clone(), embedding, blocks, final_norm, head })
-    }
-
     /// The same decoder computing in float64 from the same float32 weights.
     ///
     /// # Errors
@@ -130,6 +108,7 @@ impl Decoder {
         Ok(Self {
             architecture: self.architecture.clone(),
             embedding: self.embedding.to_dtype(DType::F64)?,
+            positions: self.positions.as_ref().map(|rows| rows.to_dtype(DType::F64)).transpose()?,
             blocks: blocks.collect::<Result<_>>()?,
             final_norm: self.final_norm.to_dtype(DType::F64)?,
             head: self.head.to_dtype(DType::F64)?,
@@ -159,11 +138,16 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let ids = Tensor::new(chunk.token_ids, &Device::Cpu)?;
-        let mut residual = instrument.at(Site::Embed, self.embedding.index_select(&ids, 0)?)?;
-        let rope = RopeTable::new(&self.architecture.rope, chunk.positions, self.dtype())?;
+        let rows = |table: &Tensor, indices: &[u32]| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
+        let mut residual = rows(&self.embedding, chunk.token_ids)?;
+        if let Some(positions) = &self.positions {
+            residual = (residual + rows(positions, chunk.positions)?)?;
+        }
+        let mut residual = instrument.at(Site::Embed, residual)?;
+        let rope = self.rope_table(chunk.positions)?;
         for index in 0..self.blocks.len() {
-            residual = self.through_block(index, residual, chunk, &rope, cache.as_deref_mut(), wiring, instrument)?;
+            residual =
+                self.through_block(index, residual, chunk, rope.as_ref(), cache.as_deref_mut(), wiring, instrument)?;
         }
         if let Some(cache) = cache {
             cache.advance(chunk.positions);
@@ -183,9 +167,13 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let rope = RopeTable::new(&self.architecture.rope, positions, self.dtype())?;
+        let rope = self.rope_table(positions)?;
         let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
-        self.through_block(index, input, &chunk, &rope, None, &Wiring::default(), instrument)
+        self.through_block(index, input, &chunk, rope.as_ref(), None, &Wiring::default(), instrument)
+    }
+
+    fn rope_table(&self, positions: &[u32]) -> Result<Option<RopeTable>> {
+        self.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, positions, self.dtype())).transpose()
     }
 
     #[expect(
@@ -197,7 +185,7 @@ impl Decoder {
         index: usize,
         input: Tensor,
         chunk: &Chunk<'_>,
-        rope: &RopeTable,
+        rope: Option<&RopeTable>,
         cache: Option<&mut Cache>,
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
@@ -208,73 +196,28 @@ impl Decoder {
         let added = block.attention.apply(index, &normed, chunk, rope, cache, &wiring.block(index as u32), &mut at)?;
         let middle = at(BlockSite::ResidMid, (input + added)?)?;
         let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
-        let gate = at(BlockSite::Gate, block.gate.apply(&normed)?)?;
+        let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
         let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
-        let act = at(BlockSite::Act, swiglu(&gate, &up)?)?;
+        let act = match gate {
+            Some(gate) => (block.activation.apply(&gate)? * up)?,
+            None => block.activation.apply(&up)?,
+        };
+        let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;
         at(BlockSite::ResidPost, (middle + added)?)
     }
 }
 
 impl Block {
-    fn load(loader: &mut Loader<'_>, a: &Architecture, index: usize) -> std::result::Result<Self, CheckpointError> {
-        let name = |part: &str| format!("model.layers.{index}.{part}");
-        let mut mlp = |part: &str, out, input| loader.linear(&name(&format!("mlp.{part}")), out, input, a.biases.mlp);
-        let gate = mlp("gate_proj", a.mlp, a.hidden)?;
-        let up = mlp("up_proj", a.mlp, a.hidden)?;
-        let down = mlp("down_proj", a.hidden, a.mlp)?;
-        Ok(Self {
-            attn_norm: loader.norm(&name("input_layernorm.weight"), a.hidden, a)?,
-            attention: Attention::load(loader, a, index, &name("self_attn"))?,
-            mlp_norm: loader.norm(&name("post_attention_layernorm.weight"), a.hidden, a)?,
-            gate,
-            up,
-            down,
-        })
-    }
-
     fn to_dtype(&self, dtype: DType) -> Result<Self> {
         Ok(Self {
             attn_norm: self.attn_norm.to_dtype(dtype)?,
             attention: self.attention.to_dtype(dtype)?,
             mlp_norm: self.mlp_norm.to_dtype(dtype)?,
-            gate: self.gate.to_dtype(dtype)?,
+            gate: self.gate.as_ref().map(|gate| gate.to_dtype(dtype)).transpose()?,
             up: self.up.to_dtype(dtype)?,
             down: self.down.to_dtype(dtype)?,
+            activation: self.activation,
         })
-    }
-}
-
-struct Loader<'a> {
-    weights: &'a mut WeightFiles,
-    transform: &'a dyn Fn(WeightKind, Tensor) -> Result<Tensor>,
-}
-
-impl Loader<'_> {
-    fn raw(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, CheckpointError> {
-        self.weights.take(name, shape)
-    }
-
-    fn transformed(&self, kind: WeightKind, tensor: Tensor) -> std::result::Result<Tensor, CheckpointError> {
-        (self.transform)(kind, tensor).map_err(CheckpointError::computing(format!("a weight of kind {kind:?}")))
-    }
-
-    fn linear(
-        &mut self,
-        name: &str,
-        out: usize,
-        input: usize,
-        bias: bool,
-    ) -> std::result::Result<Linear, CheckpointError> {
-        let weight = self.raw(&format!("{name}.weight"), &[out, input])?;
-        let weight = self.transformed(WeightKind::Linear, weight)?;
-        let bias = bias.then(|| self.raw(&format!("{name}.bias"), &[out])).transpose()?;
-        let bias = bias.map(|bias| self.transformed(WeightKind::Bias, bias)).transpose()?;
-        Ok(Linear::new(weight, bias))
-    }
-
-    fn norm(&mut self, name: &str, width: usize, a: &Architecture) -> std::result::Result<Norm, CheckpointError> {
-        let weight = self.raw(name, &[width])?;
-        Ok(Norm::new(self.transformed(WeightKind::Norm, weight)?, a.norm_eps))
     }
 }

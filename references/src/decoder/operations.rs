@@ -2,6 +2,8 @@
 
 use candle_core::{D, DType, Result, Tensor};
 
+use crate::Activation;
+
 /// Terms of a dot product that are summed in one go.
 const SUM_BLOCK: usize = 128;
 
@@ -14,6 +16,12 @@ pub(super) struct Linear {
 impl Linear {
     pub(super) fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
         Self { weight, bias }
+    }
+
+    /// Output channels `start..start + count` alone.
+    pub(super) fn rows(&self, start: usize, count: usize) -> Result<Self> {
+        let part = |tensor: &Tensor| tensor.narrow(0, start, count)?.contiguous();
+        Ok(Self { weight: part(&self.weight)?, bias: self.bias.as_ref().map(part).transpose()? })
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
@@ -44,30 +52,48 @@ impl Linear {
     }
 }
 
-/// RMSNorm: x / √(mean(x²) + ε) · w (Zhang & Sennrich 2019), ε inside the root.
-pub(super) struct Norm {
-    weight: Tensor,
-    eps: f64,
+/// A norm over the last axis.
+pub(super) enum Norm {
+    Rms { weight: Tensor, eps: f64 },
+    Layer { weight: Tensor, bias: Tensor, eps: f64 },
 }
 
 impl Norm {
-    pub(super) fn new(weight: Tensor, eps: f64) -> Self {
-        Self { weight, eps }
-    }
-
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let mean_square = x.sqr()?.mean_keepdim(D::Minus1)?;
-        x.broadcast_div(&(mean_square + self.eps)?.sqrt()?)?.broadcast_mul(&self.weight)
+        let scaled = |x: &Tensor, weight: &Tensor, eps: f64| {
+            let mean_square = x.sqr()?.mean_keepdim(D::Minus1)?;
+            x.broadcast_div(&(mean_square + eps)?.sqrt()?)?.broadcast_mul(weight)
+        };
+        match self {
+            Self::Rms { weight, eps } => scaled(x, weight, *eps),
+            Self::Layer { weight, bias, eps } => {
+                let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+                scaled(&centred, weight, *eps)?.broadcast_add(bias)
+            }
+        }
     }
 
     pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        Ok(Self { weight: self.weight.to_dtype(dtype)?, eps: self.eps })
+        Ok(match self {
+            Self::Rms { weight, eps } => Self::Rms { weight: weight.to_dtype(dtype)?, eps: *eps },
+            Self::Layer { weight, bias, eps } => {
+                Self::Layer { weight: weight.to_dtype(dtype)?, bias: bias.to_dtype(dtype)?, eps: *eps }
+            }
+        })
     }
 }
 
-/// silu(gate) · up (Shazeer 2020).
-pub(super) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    gate.silu()? * up
+impl Activation {
+    pub(super) fn apply(self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Silu => x.silu(),
+            Self::GeluErf => x.gelu_erf(),
+            Self::GeluTanh => x.gelu(),
+            // silu(1.702 x) / 1.702
+            Self::GeluQuick => (x * 1.702)?.silu()? / 1.702,
+            Self::Relu => x.relu(),
+        }
+    }
 }
 
 /// Softmax over the last axis, the row's maximum subtracted first.

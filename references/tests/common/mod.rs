@@ -12,7 +12,7 @@ use fidelity_trace::{Capture, Request, Scope, Subject, Taps};
 use safetensors::{Dtype, SafeTensors};
 
 /// The goldens this version supports.
-pub(crate) const GOLDENS: [&str; 14] = [
+pub(crate) const GOLDENS: [&str; 16] = [
     "llama-gqa",
     "llama-mha-tied",
     "llama-bias",
@@ -27,6 +27,8 @@ pub(crate) const GOLDENS: [&str; 14] = [
     "qwen2-window",
     "qwen3",
     "smollm3",
+    "gpt2",
+    "gpt2-inverse",
 ];
 
 pub(crate) fn golden_folder(name: &str) -> PathBuf {
