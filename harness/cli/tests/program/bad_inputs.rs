@@ -44,6 +44,20 @@ fn what_cannot_be_found() {
 }
 
 #[test]
+fn a_fault_that_would_change_nothing_is_refused() {
+    let desk = Desk::new();
+    let prompts = desk.write("p.jsonl", crate::support::PROMPTS);
+    let weights = golden_checkpoint().with_file_name("llama-mha-tied");
+    let (prompts, weights) = (prompts.to_str().expect("UTF-8"), weights.to_str().expect("UTF-8"));
+    let message =
+        refused(&desk, &["run", "--weights", weights, "--prompts", prompts, "--recipe", "none", "--fault", "gqa_tile"]);
+    assert!(
+        message.contains("`gqa_tile` would change nothing in this checkpoint: it has as many kv heads"),
+        "{message}"
+    );
+}
+
+#[test]
 fn prompts_that_cannot_be_run() {
     let desk = Desk::new();
     let file = |name: &str, text: &str| desk.write(name, text).to_str().expect("UTF-8").to_owned();
