@@ -19,11 +19,11 @@ mod weights;
 
 pub use checkpoint::Checkpoint;
 pub use config::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, Rope, RopeScaling};
-pub use decoder::{Cache, Chunk, Decoder, Instrument, Visibility, WeightKind, Wiring};
+pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, Wiring};
 pub use error::CheckpointError;
 pub use local::local_blocks;
 pub use reference::Reference;
-pub use scopes::{OFFERED, run_scopes};
+pub use scopes::{OFFERED, TOGETHER, run_scopes};
 pub use taps::TapCollector;
 pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
-use crate::{Chunk, Decoder, Instrument, RopeScaling, Visibility, Wiring, taps::KeyLayout};
+use crate::{Chunk, Decoder, Instrument, Part, RopeScaling, Visibility, Wiring, taps::KeyLayout};
 
 /// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
 const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
@@ -40,7 +40,7 @@ struct Meter<'a> {
 }
 
 impl Instrument for Meter<'_> {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         if self.capture.wants(site) {
             let rows = self.layout.rows_first(site, &tensor)?.to_dtype(DType::F64)?;
             let exact = rows.flatten_from(1)?.to_vec2::<f64>()?;

@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor};
 use fidelity_trace::{Arm, ArmKind, Capture, Request, Scope, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
 
-use crate::{Decoder, Instrument, OFFERED, Wiring, noise, run_scopes};
+use crate::{Decoder, Instrument, OFFERED, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
 
 /// The judge.
 pub struct Reference {
@@ -16,7 +16,7 @@ pub struct Reference {
 pub(crate) struct Untouched;
 
 impl Instrument for Untouched {
-    fn at(&mut self, _: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, _: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         Ok(tensor)
     }
 }
@@ -57,12 +57,16 @@ impl Subject for Reference {
         &OFFERED
     }
 
-    fn run(&self, request: &Request<'_>, capture: &mut Capture) -> std::result::Result<(), SubjectError> {
-        run_scopes(&self.decoder, &Wiring::default(), &mut Untouched, request, capture)?;
-        match &self.float64 {
-            None => Ok(()),
-            Some(decoder) => noise::measure(decoder, request, capture)
-                .map_err(|error| SubjectError { scope: Scope::Base, message: format!("in float64: {error}") }),
-        }
+    fn together(&self) -> usize {
+        TOGETHER
+    }
+
+    fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> std::result::Result<(), SubjectError> {
+        run_scopes(&self.decoder, &Wiring::default(), &mut Untouched, requests, captures)?;
+        let Some(decoder) = &self.float64 else { return Ok(()) };
+        requests.iter().zip(captures).try_for_each(|(request, capture)| {
+            noise::measure(decoder, request, capture)
+                .map_err(|error| SubjectError { scope: Scope::Base, message: format!("in float64: {error}") })
+        })
     }
 }

@@ -1,14 +1,24 @@
-//! Running the scopes of one prompt. The reference and the emulator feed tokens the same way.
+//! Running the scopes of a few prompts in lockstep. The reference and the emulator feed tokens the same way.
+//!
+//! Steps of several prompts share one pass over the weights, which is what a step waits for. Each prompt has its own cache,
+//! and attention sees one prompt at a time.
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use fidelity_trace::{Capture, Request, Rows, Scope, Site, SubjectError};
 
-use crate::{Cache, Chunk, Decoder, Instrument, TapCollector, Visibility, Wiring, taps::KeyLayout};
+use crate::{
+    Cache, Chunk, Decoder, Feed, Instrument, Part, TapCollector, Visibility, Wiring,
+    taps::{KeyLayout, TappedChunk},
+};
 
 /// The scopes a decoder on the host can run.
 pub const OFFERED: [Scope; 5] = Scope::ALL;
 
-/// Runs the requested scopes. `numerics` sees every site before the taps do.
+/// Prompts computed in lockstep: enough that weights are read seldom, few enough that captures fit in memory.
+pub const TOGETHER: usize = 8;
+
+/// Runs the requested scopes of every request into the capture beside it. `numerics` sees every site before the taps do.
+/// All requests ask for the same scopes and as many new tokens.
 ///
 /// # Errors
 /// The computation fails: out of memory, or a fault of ours.
@@ -16,38 +26,78 @@ pub fn run_scopes(
     decoder: &Decoder,
     wiring: &Wiring,
     numerics: &mut dyn Instrument,
-    request: &Request<'_>,
-    capture: &mut Capture,
+    requests: &[Request<'_>],
+    captures: &mut [Capture],
 ) -> std::result::Result<(), SubjectError> {
-    let wants = |scope| request.scopes.contains(&scope);
+    let Some(first) = requests.first() else { return Ok(()) };
+    let wants = |scope| first.scopes.contains(&scope);
     let at = |scope| move |error: candle_core::Error| SubjectError { scope, message: error.to_string() };
-    let total = request.token_ids.len() + request.new_tokens;
-    let mut run = Run { decoder, wiring, numerics, capture, width: total };
+    let lanes = requests.iter().zip(captures).map(|(request, capture)| Lane::new(decoder, request, capture));
+    let lanes = lanes.collect::<Result<Vec<_>>>().map_err(at(Scope::Prefill))?;
+    let mut run = Run { decoder, wiring, numerics, lanes };
 
-    let mut cache = Cache::new(decoder, total).map_err(at(Scope::Prefill))?;
     let prompt_scope = if wants(Scope::Prefill) { Scope::Prefill } else { Scope::Base };
     let tapped = wants(Scope::Prefill) || wants(Scope::Base);
-    let first = run.prefill(request.token_ids, &mut cache, tapped.then_some(prompt_scope)).map_err(at(prompt_scope))?;
+    run.prefill(tapped.then_some(prompt_scope)).map_err(at(prompt_scope))?;
     if wants(Scope::Base) && wants(Scope::Prefill) {
         // From an empty cache, one chunk through the cache is the same arithmetic as no cache: a test holds them equal bit for bit.
-        run.capture.alias(Scope::Prefill, Scope::Base);
+        run.lanes.iter_mut().for_each(|lane| lane.capture.alias(Scope::Prefill, Scope::Base));
     }
-    if request.new_tokens == 0 {
+    if first.new_tokens == 0 {
         return Ok(());
     }
-    let fed = run.decode(request, first, &mut cache).map_err(at(Scope::Tbt))?;
+    if wants(Scope::Tbt) || wants(Scope::TbtFree) {
+        run.forced(wants(Scope::Tbt)).map_err(at(Scope::Tbt))?;
+        run.free(wants(Scope::Tbt), wants(Scope::TbtFree)).map_err(at(Scope::TbtFree))?;
+    }
     if wants(Scope::TbtSelf) {
-        run.self_only(request.token_ids.len() as u32, &fed).map_err(at(Scope::TbtSelf))?;
+        run.self_only().map_err(at(Scope::TbtSelf))?;
     }
     Ok(())
 }
 
-struct Run<'a> {
+/// One prompt on its way.
+struct Lane<'a> {
+    request: &'a Request<'a>,
+    capture: &'a mut Capture,
+    cache: Cache,
+    /// The ids the arm itself chooses, while what it was fed is what it chose.
+    own: Vec<u32>,
+}
+
+impl<'a> Lane<'a> {
+    fn new(decoder: &Decoder, request: &'a Request<'a>, capture: &'a mut Capture) -> Result<Self> {
+        let cache = Cache::new(decoder, request.token_ids.len() + request.new_tokens)?;
+        Ok(Self { request, capture, cache, own: Vec::new() })
+    }
+
+    /// The ids fed in `tbt`, if they are given. The last generated id is never fed, so it costs no step.
+    fn given(&self) -> Option<&'a [u32]> {
+        self.request.continuation.map(|ids| &ids[..ids.len().saturating_sub(1)])
+    }
+
+    /// The ids fed in `tbt`.
+    fn fed(&self) -> &[u32] {
+        self.given().unwrap_or(&self.own[..self.own.len().saturating_sub(1)])
+    }
+
+    fn width(&self) -> usize {
+        self.request.token_ids.len() + self.request.new_tokens
+    }
+}
+
+/// A chunk of one lane about to be computed.
+struct Turn {
+    lane: usize,
+    token_ids: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+struct Run<'a, 'n> {
     decoder: &'a Decoder,
     wiring: &'a Wiring,
-    numerics: &'a mut dyn Instrument,
-    capture: &'a mut Capture,
-    width: usize,
+    numerics: &'n mut dyn Instrument,
+    lanes: Vec<Lane<'a>>,
 }
 
 /// One instrument after another.
@@ -57,97 +107,136 @@ struct Chain<'a, 'b> {
 }
 
 impl Instrument for Chain<'_, '_> {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
-        let tensor = self.first.at(site, tensor)?;
+    fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
+        let tensor = self.first.at(site, part, tensor)?;
         match &mut self.then {
-            Some(taps) => taps.at(site, tensor),
+            Some(taps) => taps.at(site, part, tensor),
             None => Ok(tensor),
         }
     }
 }
 
-impl Run<'_> {
-    /// Feeds the prompt and returns the id it continues with.
-    fn prefill(&mut self, token_ids: &[u32], cache: &mut Cache, scope: Option<Scope>) -> Result<u32> {
-        let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
-        let chunk = Chunk { token_ids, positions: &positions, visibility: Visibility::Causal };
-        let logits = self.feed(chunk, Some(cache), scope)?;
-        greedy(&logits)
+impl Run<'_, '_> {
+    /// Feeds every prompt; each lane then knows the id it continues with.
+    fn prefill(&mut self, scope: Option<Scope>) -> Result<()> {
+        let turns = self.lanes.iter().enumerate().map(|(lane, state)| {
+            let token_ids = state.request.token_ids.to_vec();
+            Turn { lane, positions: (0..token_ids.len() as u32).collect(), token_ids }
+        });
+        let turns: Vec<_> = turns.collect();
+        let next = self.feed(&turns, Visibility::Causal, true, scope)?;
+        self.lanes.iter_mut().zip(next).for_each(|(lane, id)| lane.own.push(id));
+        Ok(())
     }
 
-    /// Runs `tbt` and `tbt_free`; returns the ids fed in `tbt`.
-    fn decode(&mut self, request: &Request<'_>, first: u32, cache: &mut Cache) -> Result<Vec<u32>> {
-        let wants = |scope| request.scopes.contains(&scope);
-        let start = cache.positions().len();
-        // The last generated id is never fed, so it costs no step.
-        let forced = request.continuation.map(|ids| &ids[..ids.len().saturating_sub(1)]);
-        let stepping = wants(Scope::Tbt) || wants(Scope::TbtFree);
-        let mut own = vec![first];
-        if let Some(forced) = forced.filter(|_| wants(Scope::Tbt)) {
-            for id in forced {
-                let next = self.step(*id, cache, Some(Scope::Tbt))?;
+    /// Feeds the given ids step by step, and rewinds each cache to where the arm would have chosen otherwise.
+    fn forced(&mut self, wanted: bool) -> Result<()> {
+        let steps = self.lanes.iter().filter_map(Lane::given).map(<[u32]>::len).max().unwrap_or(0);
+        for step in 0..if wanted { steps } else { 0 } {
+            let given = |lane: &Lane<'_>| lane.given().and_then(|ids| ids.get(step)).copied();
+            let turns = self.steps(given);
+            let next = self.feed(&turns, Visibility::Causal, true, Some(Scope::Tbt))?;
+            for (turn, next) in turns.iter().zip(next) {
+                let own = &mut self.lanes[turn.lane].own;
                 // While the arm chooses what it is forced to, forced steps are its free steps too.
-                if own.last() == Some(id) {
+                if own.len() == step + 1 && own.last() == turn.token_ids.last() {
                     own.push(next);
                 }
             }
-            cache.truncate(start + own.len() - 1);
         }
-        let tapped = (forced.is_none() && wants(Scope::Tbt)).then_some(Scope::Tbt);
-        let free = forced.is_none() || wants(Scope::TbtFree);
-        while free && stepping && own.len() < request.new_tokens && !self.ends(&own) {
-            let id = *own.last().expect("starts with the first id");
-            own.push(self.step(id, cache, tapped)?);
-        }
-        let fed = forced.map_or_else(|| own[..own.len() - 1].to_vec(), <[u32]>::to_vec);
-        if stepping && free {
-            let length =
-                own.iter().position(|id| self.decoder.architecture().eos.contains(id)).map_or(own.len(), |end| end + 1);
-            own.truncate(length.min(request.new_tokens));
-            self.capture.generated = Some(own);
-        }
-        Ok(fed)
-    }
-
-    fn ends(&self, ids: &[u32]) -> bool {
-        ids.iter().any(|id| self.decoder.architecture().eos.contains(id))
-    }
-
-    fn step(&mut self, id: u32, cache: &mut Cache, scope: Option<Scope>) -> Result<u32> {
-        let positions = [cache.positions().len() as u32];
-        let chunk = Chunk { token_ids: &[id], positions: &positions, visibility: Visibility::Causal };
-        greedy(&self.feed(chunk, Some(cache), scope)?)
-    }
-
-    /// Runs `tbt_self`. No row sees another, so all are one chunk, unless a fault makes rows of a chunk depend on each other.
-    fn self_only(&mut self, start: u32, fed: &[u32]) -> Result<()> {
-        let at_once = if self.wiring.rows_are_independent() { fed.len().max(1) } else { 1 };
-        let positions: Vec<u32> = (start..).take(fed.len()).collect();
-        for (token_ids, positions) in fed.chunks(at_once).zip(positions.chunks(at_once)) {
-            self.feed(Chunk { token_ids, positions, visibility: Visibility::SelfOnly }, None, Some(Scope::TbtSelf))?;
+        for lane in &mut self.lanes {
+            lane.cache.truncate(lane.request.token_ids.len() + lane.own.len() - 1);
         }
         Ok(())
     }
 
-    fn feed(&mut self, chunk: Chunk<'_>, cache: Option<&mut Cache>, scope: Option<Scope>) -> Result<Tensor> {
-        let first_key = cache.as_ref().and_then(|cache| cache.positions().first()).unwrap_or(&chunk.positions[0]);
-        let layers = &self.decoder.architecture().layers;
-        let layout = KeyLayout { chunk, layers, first_key: *first_key, width: self.width };
-        if let Some(scope) = scope {
-            self.capture.rows(scope, Rows { positions: chunk.positions, token_ids: chunk.token_ids });
+    /// Lets each lane go on with the ids it chooses. Lanes without given ids fill `tbt` on the way.
+    fn free(&mut self, wants_tbt: bool, wants_free: bool) -> Result<()> {
+        let eos = &self.decoder.architecture().eos;
+        let given = self.lanes.iter().any(|lane| lane.request.continuation.is_some());
+        if given && !wants_free {
+            return Ok(());
         }
-        let then = scope.map(|scope| TapCollector { capture: self.capture, scope, layout });
+        let scope = (wants_tbt && !given).then_some(Scope::Tbt);
+        loop {
+            let turns = self.steps(|lane| {
+                let ended = lane.own.len() >= lane.request.new_tokens || lane.own.iter().any(|id| eos.contains(id));
+                lane.own.last().copied().filter(|_| !ended)
+            });
+            if turns.is_empty() {
+                break;
+            }
+            let next = self.feed(&turns, Visibility::Causal, true, scope)?;
+            turns.iter().zip(next).for_each(|(turn, id)| self.lanes[turn.lane].own.push(id));
+        }
+        for lane in &mut self.lanes {
+            let end = lane.own.iter().position(|id| eos.contains(id)).map_or(lane.own.len(), |last| last + 1);
+            lane.own.truncate(end.min(lane.request.new_tokens));
+            lane.capture.generated = Some(lane.own.clone());
+        }
+        Ok(())
+    }
+
+    /// Runs `tbt_self`. No row sees another, so all are one chunk, unless a fault makes rows of a chunk depend on each other.
+    fn self_only(&mut self) -> Result<()> {
+        let longest = self.lanes.iter().map(|lane| lane.fed().len()).max().unwrap_or(0);
+        let at_once = if self.wiring.rows_are_independent() { longest.max(1) } else { 1 };
+        for from in (0..longest).step_by(at_once) {
+            let turns = self.lanes.iter().enumerate().filter_map(|(lane, state)| {
+                let token_ids: Vec<u32> = state.fed().iter().skip(from).take(at_once).copied().collect();
+                let start = (state.request.token_ids.len() + from) as u32;
+                let positions = (start..).take(token_ids.len()).collect();
+                (!token_ids.is_empty()).then_some(Turn { lane, token_ids, positions })
+            });
+            let turns: Vec<_> = turns.collect();
+            self.feed(&turns, Visibility::SelfOnly, false, Some(Scope::TbtSelf))?;
+        }
+        Ok(())
+    }
+
+    /// One token for every lane that has one.
+    fn steps(&self, token: impl Fn(&Lane<'_>) -> Option<u32>) -> Vec<Turn> {
+        let turns = self.lanes.iter().enumerate().filter_map(|(lane, state)| {
+            let position = state.cache.positions().len() as u32;
+            Some(Turn { lane, token_ids: vec![token(state)?], positions: vec![position] })
+        });
+        turns.collect()
+    }
+
+    /// Computes turns (of lanes in ascending order) together and returns the id each lane would choose next.
+    fn feed(&mut self, turns: &[Turn], visibility: Visibility, cached: bool, scope: Option<Scope>) -> Result<Vec<u32>> {
+        let layers = &self.decoder.architecture().layers;
+        let (mut feeds, mut chunks) = (Vec::with_capacity(turns.len()), Vec::new());
+        let mut lanes = self.lanes.iter_mut().enumerate();
+        for turn in turns {
+            let (_, lane) = lanes.find(|(index, _)| *index == turn.lane).expect("lanes ascend");
+            let chunk = Chunk { token_ids: &turn.token_ids, positions: &turn.positions, visibility };
+            let width = lane.width();
+            let Lane { capture, cache, .. } = lane;
+            let first_key = *cache.positions().first().filter(|_| cached).unwrap_or(&turn.positions[0]);
+            if let Some(scope) = scope {
+                capture.rows(scope, Rows { positions: chunk.positions, token_ids: chunk.token_ids });
+                chunks.push(TappedChunk { capture, layout: KeyLayout { chunk, layers, first_key, width } });
+            }
+            feeds.push(Feed { chunk, cache: cached.then_some(cache) });
+        }
+        let then = scope.map(|scope| TapCollector { scope, chunks });
         let mut chain = Chain { first: self.numerics, then };
-        self.decoder.forward(&chunk, cache, self.wiring, &mut chain)
+        let logits = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
+        let ends = turns.iter().scan(0, |end, turn| {
+            *end += turn.positions.len();
+            Some(*end)
+        });
+        ends.map(|end| greedy(&logits.get(end - 1)?)).collect()
     }
 }
 
-/// The id with the highest logit in the last row; the lowest id on equality. NaN is never the highest.
-fn greedy(logits: &Tensor) -> Result<u32> {
-    let last = logits.get(logits.dim(0)? - 1)?.to_dtype(candle_core::DType::F32)?.to_vec1::<f32>()?;
+/// The id with the highest logit of a row; the lowest id on equality. NaN is never the highest.
+fn greedy(row: &Tensor) -> Result<u32> {
+    let row = row.to_dtype(DType::F32)?.to_vec1::<f32>()?;
     let mut best = 0;
-    for (id, value) in last.iter().enumerate() {
-        if *value > last[best] || last[best].is_nan() {
+    for (id, value) in row.iter().enumerate() {
+        if *value > row[best] || row[best].is_nan() {
             best = id;
         }
     }

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Capture, Scope, Site};
 
-use crate::{Chunk, Instrument, Layer};
+use crate::{Chunk, Instrument, Layer, Part};
 
 /// Which keys the rows of a chunk see, and how wide their rows of scores are stored.
 #[derive(Clone, Copy, Debug)]
@@ -36,20 +36,40 @@ impl KeyLayout<'_> {
     }
 }
 
-/// Copies wanted sites into one scope of a capture.
+/// Copies wanted sites of chunks computed together, each into a capture of its own.
 pub struct TapCollector<'a> {
-    pub(crate) capture: &'a mut Capture,
     pub(crate) scope: Scope,
+    pub(crate) chunks: Vec<TappedChunk<'a>>,
+}
+
+/// One of the chunks computed together, and where its tensors go.
+pub(crate) struct TappedChunk<'a> {
+    pub(crate) capture: &'a mut Capture,
     pub(crate) layout: KeyLayout<'a>,
 }
 
 impl Instrument for TapCollector<'_> {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
-        if self.capture.wants(site) {
-            let rows = self.layout.rows_first(site, &tensor)?.to_dtype(DType::F32)?;
-            let values = rows.flatten_all()?.to_vec1::<f32>()?;
-            self.capture.tensor(self.scope, site, rows.dims(), &values);
+    fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
+        let mut start = 0;
+        for (index, TappedChunk { capture, layout }) in self.chunks.iter_mut().enumerate() {
+            let rows = layout.chunk.positions.len();
+            if capture.wants(site)
+                && let Some(own) = own_part(&tensor, part, index, start, rows)?
+            {
+                let rows = layout.rows_first(site, &own)?.to_dtype(DType::F32)?;
+                let values = rows.flatten_all()?.to_vec1::<f32>()?;
+                capture.tensor(self.scope, site, rows.dims(), &values);
+            }
+            start += rows;
         }
         Ok(tensor)
+    }
+}
+
+/// What of a tensor belongs to chunk `index`, whose rows begin at `start`; nothing if it is another chunk's.
+pub(crate) fn own_part(tensor: &Tensor, part: Part, index: usize, start: usize, rows: usize) -> Result<Option<Tensor>> {
+    match part {
+        Part::All => tensor.narrow(0, start, rows).map(Some),
+        Part::Chunk(whose) => Ok((whose == index).then(|| tensor.clone())),
     }
 }

@@ -4,14 +4,14 @@ mod common;
 
 use candle_core::{Result, Tensor};
 use common::{golden, golden_folder, reference, relative_l2};
-use fidelity_references::{Chunk, Decoder, Instrument, Visibility, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
 use fidelity_trace::{BlockSite, Fault, Intervention, Site};
 
 /// Keeps one site.
 struct Keep(Site, Option<Tensor>);
 
 impl Instrument for Keep {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         if site == self.0 {
             self.1 = Some(tensor.clone());
         }

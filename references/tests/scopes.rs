@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{Result, Tensor};
 use common::{GOLDENS, golden, golden_folder, reference, relative_l2, run};
-use fidelity_references::{Cache, Chunk, Decoder, Instrument, Visibility, Wiring};
+use fidelity_references::{Cache, Chunk, Decoder, Instrument, Part, Visibility, Wiring};
 use fidelity_trace::{BlockSite, Capture, Request, Scope, Site, Subject, Taps};
 
 /// Twice the float32 noise of a step against a whole sequence, which sum in different orders.
@@ -23,7 +23,7 @@ struct Counter {
 }
 
 impl Instrument for Counter {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         match site {
             Site::Block(_, BlockSite::Scores) => self.keys += tensor.dim(1)? * tensor.dim(2)?,
             Site::Block(_, BlockSite::Pattern) => {}
@@ -158,10 +158,39 @@ fn an_arm_is_fed_the_reference_ids_and_its_own_only_when_free() {
     let forced = [7, 8, 9, 10];
     let mut capture = Capture::new(Taps::Default);
     let request = Request { token_ids: &ids, scopes: &Scope::ALL, continuation: Some(&forced), new_tokens: 4 };
-    reference.run(&request, &mut capture).expect("computes");
+    reference.run(&[request], std::slice::from_mut(&mut capture)).expect("computes");
     assert_eq!(capture.scopes[&Scope::Tbt].token_ids, forced[..3]);
     assert_eq!(capture.scopes[&Scope::TbtSelf].token_ids, forced[..3]);
     let own = run(&reference, &ids, 4, &[Scope::TbtFree]).generated;
     assert_eq!(capture.generated, own, "free generation does not depend on what was forced");
     assert!(!capture.scopes.contains_key(&Scope::TbtFree));
+}
+
+#[test]
+fn prompts_in_lockstep_compute_what_each_computes_alone() {
+    for name in ["llama-gqa", "llama-rope-dynamic", "qwen2-window", "gpt2"] {
+        let reference = reference(&golden_folder(name));
+        let ids = prompt(name);
+        let prompts = [&ids[..], &ids[3..11], &ids[..1]];
+        let requests = prompts.map(|token_ids| Request {
+            token_ids,
+            scopes: &Scope::ALL,
+            continuation: None,
+            new_tokens: NEW_TOKENS,
+        });
+        let mut together = vec![Capture::new(Taps::All); prompts.len()];
+        reference.run(&requests, &mut together).expect("computes");
+        for (token_ids, together) in prompts.iter().zip(&together) {
+            let alone = run(&reference, token_ids, NEW_TOKENS, &Scope::ALL);
+            assert_eq!(together.generated, alone.generated, "{name}");
+            for (scope, captured) in &alone.scopes {
+                let other = &together.scopes[scope];
+                assert_eq!((&captured.positions, &captured.token_ids), (&other.positions, &other.token_ids));
+                for (site, tensor) in &captured.sites {
+                    let error = relative_l2(&tensor.values, &other.sites[site].values);
+                    assert!(error <= TOLERANCE, "{name}: {scope}/{site}: {error:.2e}");
+                }
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
-use fidelity_references::{Chunk, Decoder, Instrument, Visibility, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
 use fidelity_trace::{Site, in_parallel};
 
 /// Minimum and maximum by site.
@@ -24,7 +24,7 @@ impl Ranges {
 }
 
 impl Instrument for Ranges {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         let flat = tensor.flatten_all()?;
         self.widen(site, flat.min(0)?.to_scalar()?, flat.max(0)?.to_scalar()?);
         Ok(tensor)

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
-use fidelity_references::{Checkpoint, CheckpointError, Decoder, Instrument, OFFERED, WeightKind, Wiring, run_scopes};
+use fidelity_references::{
+    Checkpoint, CheckpointError, Decoder, Instrument, OFFERED, Part, TOGETHER, WeightKind, Wiring, run_scopes,
+};
 use fidelity_trace::{
     Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Scope, Site, Subject, SubjectError,
 };
@@ -43,7 +45,7 @@ pub enum EmulatorError {
 struct Grids(BTreeMap<Site, Grid>);
 
 impl Instrument for &Grids {
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor> {
+    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
         self.0.get(&site).map_or(Ok(tensor.clone()), |grid| grid.apply(&tensor))
     }
 }
@@ -155,8 +157,12 @@ impl Subject for Emulator {
         &OFFERED
     }
 
-    fn run(&self, request: &Request<'_>, capture: &mut Capture) -> std::result::Result<(), SubjectError> {
+    fn together(&self) -> usize {
+        TOGETHER
+    }
+
+    fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> std::result::Result<(), SubjectError> {
         let wiring = Wiring::new(self.interventions.clone());
-        run_scopes(&self.decoder, &wiring, &mut &self.grids, request, capture)
+        run_scopes(&self.decoder, &wiring, &mut &self.grids, requests, captures)
     }
 }

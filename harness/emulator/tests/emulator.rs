@@ -31,7 +31,7 @@ fn emulator(mode: &str) -> Emulator {
 fn captured(subject: &impl Subject) -> Capture {
     let mut capture = Capture::new(Taps::All);
     let request = Request { token_ids: &PROMPT, scopes: &[Scope::Base], continuation: Some(&[]), new_tokens: 0 };
-    subject.run(&request, &mut capture).expect("computes");
+    subject.run(&[request], std::slice::from_mut(&mut capture)).expect("computes");
     capture
 }
 

@@ -17,14 +17,17 @@ pub struct Recording<'a> {
     pub new_tokens: usize,
     /// The reference's greedy ids by prompt; `None` for the reference itself.
     pub continuations: Option<&'a [Vec<u32>]>,
-    /// How many prompts to compute at a time.
+    /// How many groups of prompts to compute at a time.
     pub jobs: usize,
-    /// Called when a prompt is done (with the number done so far), from the thread that computed it.
+    /// Called when prompts are done (with the number done so far), from the thread that computed them.
     pub on_prompt: &'a (dyn Fn(usize) + Sync),
 }
 
-/// Runs every prompt of `writer`'s manifest that is not done yet and completes the trace. A prompt that fails is recorded
-/// as failed and the others go on.
+/// Runs every prompt of `writer`'s manifest that is not done yet and completes the trace. Prompts that fail are recorded as
+/// failed and the others go on.
+///
+/// Which prompts are computed together depends on their place alone, so that a resumed recording computes what an unbroken
+/// one would have: where one of a group is missing, the whole group is computed again.
 ///
 /// # Errors
 /// The trace cannot be written.
@@ -33,38 +36,45 @@ pub fn record(
     recording: &Recording<'_>,
     writer: TraceWriter,
 ) -> Result<(), WriteError> {
-    let waiting: Vec<usize> = {
-        let prompts = writer.manifest().prompts.iter().enumerate();
-        prompts.filter(|(_, prompt)| prompt.status != Status::Ok).map(|(index, _)| index).collect()
-    };
-    let done = AtomicUsize::new(writer.manifest().prompts.len() - waiting.len());
+    let prompts = &writer.manifest().prompts;
+    let indices: Vec<usize> = (0..prompts.len()).collect();
+    let missing = |group: &&[usize]| group.iter().any(|index| prompts[*index].status != Status::Ok);
+    let groups: Vec<Vec<usize>> =
+        indices.chunks(subject.together().max(1)).filter(missing).map(<[usize]>::to_vec).collect();
+    let done = AtomicUsize::new(prompts.len() - groups.iter().map(Vec::len).sum::<usize>());
     let writer = Mutex::new(writer);
-    in_parallel(waiting.len(), recording.jobs, |index| {
-        record_prompt(subject, recording, &writer, waiting[index])?;
-        (recording.on_prompt)(done.fetch_add(1, Ordering::Relaxed) + 1);
+    in_parallel(groups.len(), recording.jobs, |index| {
+        let group = &groups[index];
+        record_group(subject, recording, &writer, group)?;
+        (recording.on_prompt)(done.fetch_add(group.len(), Ordering::Relaxed) + group.len());
         Ok::<_, WriteError>(())
     })?;
     writer.into_inner().unwrap_or_else(PoisonError::into_inner).complete()
 }
 
-fn record_prompt(
+fn record_group(
     subject: &impl Subject,
     recording: &Recording<'_>,
     writer: &Mutex<TraceWriter>,
-    index: usize,
+    group: &[usize],
 ) -> Result<(), WriteError> {
-    let token_ids = locked(writer).manifest().prompts[index].token_ids.clone();
-    let request = Request {
-        token_ids: &token_ids,
-        scopes: recording.scopes,
-        continuation: recording.continuations.map(|all| all[index].as_slice()),
-        new_tokens: recording.new_tokens,
-    };
-    let mut capture = Capture::new(recording.taps.clone());
-    match subject.run(&request, &mut capture) {
-        Ok(()) => locked(writer).finish_prompt(index, &capture),
-        Err(error) => locked(writer).fail_prompt(index, error.to_string()),
-    }
+    let prompts = locked(writer).manifest().prompts.clone();
+    let requests: Vec<_> = group
+        .iter()
+        .map(|index| Request {
+            token_ids: &prompts[*index].token_ids,
+            scopes: recording.scopes,
+            continuation: recording.continuations.map(|all| all[*index].as_slice()),
+            new_tokens: recording.new_tokens,
+        })
+        .collect();
+    let mut captures = vec![Capture::new(recording.taps.clone()); group.len()];
+    let outcome = subject.run(&requests, &mut captures);
+    let mut writer = locked(writer);
+    group.iter().zip(&captures).try_for_each(|(index, capture)| match &outcome {
+        Ok(()) => writer.finish_prompt(*index, capture),
+        Err(error) => writer.fail_prompt(*index, error.to_string()),
+    })
 }
 
 fn locked(writer: &Mutex<TraceWriter>) -> std::sync::MutexGuard<'_, TraceWriter> {

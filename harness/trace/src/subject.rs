@@ -23,11 +23,17 @@ pub trait Subject {
     /// The scopes it can run.
     fn scopes(&self) -> &[Scope];
 
-    /// Computes one prompt into `capture`. Called once per prompt, in any order, possibly from several threads.
+    /// How many prompts it likes to compute together; at least 1.
+    fn together(&self) -> usize {
+        1
+    }
+
+    /// Computes prompts, each into the capture of the same index; all ask for the same scopes and as many new tokens. Called
+    /// with at most [`Subject::together`] prompts, in any order, possibly from several threads.
     ///
     /// # Errors
-    /// A failed prompt: it is recorded as failed and the others go on.
-    fn run(&self, request: &Request<'_>, capture: &mut Capture) -> Result<(), SubjectError>;
+    /// The prompts failed: they are recorded as failed and the others go on.
+    fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<(), SubjectError>;
 }
 
 /// Why a prompt could not be computed.

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::BlockSite;
 
 use super::{
-    Cache, Chunk,
+    Chunk, Feed, Part,
     operations::{Linear, Norm, softmax},
     rope::RopeTable,
     wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
@@ -28,7 +28,7 @@ pub(super) struct Attention {
 }
 
 /// The instrument inside one block.
-type At<'a> = &'a mut dyn FnMut(BlockSite, Tensor) -> Result<Tensor>;
+type At<'a> = &'a mut dyn FnMut(BlockSite, Part, Tensor) -> Result<Tensor>;
 
 impl Attention {
     pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
@@ -45,14 +45,12 @@ impl Attention {
         })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a block knows, handed on once")]
     pub(super) fn apply(
         &self,
         block: usize,
         x: &Tensor,
-        chunk: &Chunk<'_>,
+        feeds: &mut [Feed<'_>],
         rope: Option<&RopeTable>,
-        cache: Option<&mut Cache>,
         wiring: &BlockWiring,
         at: At<'_>,
     ) -> Result<Tensor> {
@@ -65,33 +63,53 @@ impl Attention {
         if let Some(rope) = rope.filter(|_| self.layer.rope) {
             (q, k) = (rope.apply(&q, wiring.rope)?, rope.apply(&k, wiring.rope)?);
         }
-        let q = at(BlockSite::Q, q)?;
-        let k = at(BlockSite::K, k)?;
-        let v = at(BlockSite::V, heads(self.v.apply(x)?, self.kv_heads)?)?;
+        let q = at(BlockSite::Q, Part::All, q)?;
+        let k = at(BlockSite::K, Part::All, k)?;
+        let v = at(BlockSite::V, Part::All, heads(self.v.apply(x)?, self.kv_heads)?)?;
 
-        let head_first = |y: &Tensor| y.transpose(0, 1)?.contiguous();
-        let (keys, values) = (head_first(&k)?, head_first(&v)?);
-        let (keys, values, key_positions) = match cache {
+        let mut parts = Vec::with_capacity(feeds.len());
+        let mut start = 0;
+        for (index, feed) in feeds.iter_mut().enumerate() {
+            let count = feed.chunk.positions.len();
+            let own = |y: &Tensor| y.narrow(0, start, count)?.transpose(0, 1)?.contiguous();
+            parts.push(self.attend(block, index, [own(&q)?, own(&k)?, own(&v)?], feed, wiring, at)?);
+            start += count;
+        }
+        let z = at(BlockSite::Z, Part::All, Tensor::cat(&parts, 0)?)?;
+        at(BlockSite::AttnOut, Part::All, self.o.apply(&z)?)
+    }
+
+    /// The weighted values of one chunk `[position, query head × head_dim]` from its q, k and v `[head, position, head_dim]`.
+    fn attend(
+        &self,
+        block: usize,
+        index: usize,
+        [q, k, v]: [Tensor; 3],
+        feed: &mut Feed<'_>,
+        wiring: &BlockWiring,
+        at: At<'_>,
+    ) -> Result<Tensor> {
+        let chunk = feed.chunk;
+        let rows = chunk.positions.len();
+        let (keys, values, key_positions) = match &mut feed.cache {
             Some(cache) => {
-                let (keys, values) = cache.append(block, &keys, &values)?;
+                let (keys, values) = cache.append(block, &k, &v)?;
                 (keys, values, [cache.positions(), chunk.positions].concat())
             }
-            None => (keys, values, chunk.positions.to_vec()),
+            None => (k, v, chunk.positions.to_vec()),
         };
         let keys = self.for_queries(keys, wiring.heads)?;
         let values = self.for_queries(values, wiring.heads)?;
 
         let shape = (self.query_heads, rows, key_positions.len());
         let grouped = (keys.dim(0)?, (), self.head_dim);
-        let scores = head_first(&q)?.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)?;
-        let scores = at(BlockSite::Scores, (scores * self.layer.score_scale)?.reshape(shape)?)?;
-        let mask = mask(chunk, self.layer, &key_positions, wiring.mask, self.query_heads)?;
-        let masked = scores.broadcast_add(&mask.to_dtype(x.dtype())?)?;
-        let pattern = at(BlockSite::Pattern, normalised(&masked, wiring.softmax)?)?;
+        let scores = (q.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)? * self.layer.score_scale)?;
+        let scores = at(BlockSite::Scores, Part::Chunk(index), scores.reshape(shape)?)?;
+        let mask = mask(&chunk, self.layer, &key_positions, wiring.mask, self.query_heads)?;
+        let masked = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
+        let pattern = at(BlockSite::Pattern, Part::Chunk(index), normalised(&masked, wiring.softmax)?)?;
         let z = pattern.reshape((keys.dim(0)?, (), key_positions.len()))?.matmul(&values)?;
-        let z = z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?;
-        let z = at(BlockSite::Z, z.reshape((rows, ()))?)?;
-        at(BlockSite::AttnOut, self.o.apply(&z)?)
+        z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?.reshape((rows, ()))
     }
 
     /// Keys or values as query heads read them. In the right order the heads of a group are neighbours, and the group is

@@ -19,16 +19,25 @@ use attention::Attention;
 use operations::{Linear, Norm};
 use rope::RopeTable;
 
-/// Called once at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
+/// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
-/// Tensors are shaped as [`BlockSite`] says, but for `scores` and `pattern`, which are `[query head, position, key]` here,
-/// scores before the mask.
+/// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
+/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask.
 pub trait Instrument {
     /// Observes or replaces the tensor at `site`.
     ///
     /// # Errors
     /// An error ends the forward pass.
-    fn at(&mut self, site: Site, tensor: Tensor) -> Result<Tensor>;
+    fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor>;
+}
+
+/// Which of the chunks computed together a tensor belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of them.
+    All,
+    /// The chunk of this index.
+    Chunk(usize),
 }
 
 /// What a weight is for, which decides how a recipe quantises it.
@@ -74,6 +83,14 @@ pub struct Chunk<'a> {
     pub positions: &'a [u32],
     /// What each may attend to.
     pub visibility: Visibility,
+}
+
+/// A chunk and the cache it goes into, if it goes into one.
+pub struct Feed<'a> {
+    /// The tokens.
+    pub chunk: Chunk<'a>,
+    /// What was fed before them.
+    pub cache: Option<&'a mut Cache>,
 }
 
 /// A checkpoint ready to compute.
@@ -134,26 +151,42 @@ impl Decoder {
     pub fn forward(
         &self,
         chunk: &Chunk<'_>,
-        mut cache: Option<&mut Cache>,
+        cache: Option<&mut Cache>,
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let rows = |table: &Tensor, indices: &[u32]| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
-        let mut residual = rows(&self.embedding, chunk.token_ids)?;
+        self.forward_together(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)
+    }
+
+    /// Computes chunks of independent sequences in one pass over the weights, and returns their logits, rows one after
+    /// another.
+    ///
+    /// # Errors
+    /// A cache is full, the instrument fails, or memory runs out.
+    pub fn forward_together(
+        &self,
+        feeds: &mut [Feed<'_>],
+        wiring: &Wiring,
+        instrument: &mut dyn Instrument,
+    ) -> Result<Tensor> {
+        let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
+        let rows = |table: &Tensor, indices: Vec<u32>| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
+        let mut residual = rows(&self.embedding, every(|feed| feed.chunk.token_ids.to_vec()))?;
         if let Some(positions) = &self.positions {
-            residual = (residual + rows(positions, chunk.positions)?)?;
+            residual = (residual + rows(positions, every(|feed| feed.chunk.positions.to_vec()))?)?;
         }
-        let mut residual = instrument.at(Site::Embed, residual)?;
-        let rope = self.rope_table(chunk.positions)?;
+        let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
+        let rope = self.rope_table(feeds)?;
         for index in 0..self.blocks.len() {
-            residual =
-                self.through_block(index, residual, chunk, rope.as_ref(), cache.as_deref_mut(), wiring, instrument)?;
+            residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
         }
-        if let Some(cache) = cache {
-            cache.advance(chunk.positions);
+        for Feed { chunk, cache } in feeds {
+            if let Some(cache) = cache {
+                cache.advance(chunk.positions);
+            }
         }
-        let normed = instrument.at(Site::FinalNorm, self.final_norm.apply(&residual)?)?;
-        instrument.at(Site::Logits, self.head.apply(&normed)?)
+        let normed = instrument.at(Site::FinalNorm, Part::All, self.final_norm.apply(&residual)?)?;
+        instrument.at(Site::Logits, Part::All, self.head.apply(&normed)?)
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.
@@ -167,33 +200,31 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let rope = self.rope_table(positions)?;
         let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
-        self.through_block(index, input, &chunk, rope.as_ref(), None, &Wiring::default(), instrument)
+        let feeds = &mut [Feed { chunk, cache: None }];
+        let rope = self.rope_table(feeds)?;
+        self.through_block(index, input, feeds, rope.as_ref(), &Wiring::default(), instrument)
     }
 
-    fn rope_table(&self, positions: &[u32]) -> Result<Option<RopeTable>> {
-        self.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, positions, self.dtype())).transpose()
+    fn rope_table(&self, feeds: &[Feed<'_>]) -> Result<Option<RopeTable>> {
+        let positions: Vec<&[u32]> = feeds.iter().map(|feed| feed.chunk.positions).collect();
+        self.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype())).transpose()
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call site in the loop and one for a single block; a struct would only rename them"
-    )]
     fn through_block(
         &self,
         index: usize,
         input: Tensor,
-        chunk: &Chunk<'_>,
+        feeds: &mut [Feed<'_>],
         rope: Option<&RopeTable>,
-        cache: Option<&mut Cache>,
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
         let block = &self.blocks[index];
-        let mut at = |site, tensor| instrument.at(Site::Block(index as u32, site), tensor);
-        let normed = at(BlockSite::AttnNorm, block.attn_norm.apply(&input)?)?;
-        let added = block.attention.apply(index, &normed, chunk, rope, cache, &wiring.block(index as u32), &mut at)?;
+        let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
+        let normed = site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?;
+        let added = block.attention.apply(index, &normed, feeds, rope, &wiring.block(index as u32), &mut site)?;
+        let mut at = |name, tensor| site(name, Part::All, tensor);
         let middle = at(BlockSite::ResidMid, (input + added)?)?;
         let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
         let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::wiring::RopePairs;
 use crate::{Rope, RopeScaling};
 
-/// cos and sin of one chunk's positions, `[position, 1, rotated dimensions / 2]`.
+/// cos and sin of the positions of all chunks, `[position, 1, rotated dimensions / 2]`.
 pub(super) struct RopeTable {
     cos: Tensor,
     sin: Tensor,
@@ -16,14 +16,18 @@ pub(super) struct RopeTable {
 }
 
 impl RopeTable {
-    pub(super) fn new(rope: &Rope, positions: &[u32], dtype: DType) -> Result<Self> {
+    /// `chunks` holds the positions of each chunk; under dynamic RoPE each has its own frequencies.
+    pub(super) fn new(rope: &Rope, chunks: &[&[u32]], dtype: DType) -> Result<Self> {
         let single = dtype != DType::F64;
-        let frequencies = frequencies(rope, positions, single);
-        let angles = positions.iter().flat_map(|position| {
-            frequencies.iter().map(move |frequency| round(f64::from(*position) * frequency, single))
+        let angles = chunks.iter().flat_map(|positions| {
+            let frequencies = frequencies(rope, positions, single);
+            let angle = move |position: &u32| {
+                let position = f64::from(*position);
+                frequencies.iter().map(|frequency| round(position * frequency, single)).collect::<Vec<_>>()
+            };
+            positions.iter().flat_map(angle)
         });
-        let shape = (positions.len(), 1, frequencies.len());
-        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(shape)?;
+        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(((), 1, rope.dims / 2))?;
         let magnitude = match rope.scaling {
             RopeScaling::Yarn { attention_factor, .. } => attention_factor,
             _ => 1.0,

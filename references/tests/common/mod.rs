@@ -66,7 +66,7 @@ pub(crate) fn reference(folder: &Path) -> Reference {
 pub(crate) fn run(subject: &impl Subject, token_ids: &[u32], new_tokens: usize, scopes: &[Scope]) -> Capture {
     let mut capture = Capture::new(Taps::All);
     let request = Request { token_ids, scopes, continuation: None, new_tokens };
-    subject.run(&request, &mut capture).expect("computes");
+    subject.run(&[request], std::slice::from_mut(&mut capture)).expect("computes");
     capture
 }
 

@@ -125,7 +125,7 @@ fn a_checkpoint_folder_that_is_wrong() {
         }
     };
     assert!(copy(&replaced("\"llama\"", "\"mamba\"")).contains("folder/config.json: `model_type` is \"mamba\""));
-    assert!(copy(&replaced("\"silu\"", "\"relu\"")).contains("`hidden_act` is \"relu\""));
+    assert!(copy(&replaced("\"silu\"", "\"mish\"")).contains("`hidden_act` is \"mish\""));
     assert!(
         copy(&replaced("\"vocab_size\": 320", "\"vocab_size\": 321"))
             .contains("has shape [320, 64], expected [321, 64]")
