@@ -63,14 +63,16 @@ fn tell(beat: &Beat, cast: &Cast, rng: &mut ChaCha8Rng, sentences: &mut Vec<Stri
     match beat {
         Beat::Say(choices) => sentences.push(sentence(pick(choices, rng), cast, rng)),
         Beat::Maybe(choices) => {
-            if rng.random_bool(0.5) {
+            if rng.random_bool(0.4) {
                 sentences.push(sentence(pick(choices, rng), cast, rng));
             }
         }
         Beat::Swap(one, other) => {
             let (first, second) = if rng.random_bool(0.5) { (one, other) } else { (other, one) };
             sentences.push(sentence(pick(first, rng), cast, rng));
-            sentences.push(sentence(pick(second, rng), cast, rng));
+            if rng.random_bool(0.5) {
+                sentences.push(sentence(pick(second, rng), cast, rng));
+            }
         }
     }
 }

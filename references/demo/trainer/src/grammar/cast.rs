@@ -42,7 +42,10 @@ impl Cast {
     }
 
     fn draw_people(&mut self, rng: &mut ChaCha8Rng) {
-        let [hero, friend] = pick_two(words::CHILDREN, rng);
+        // A girl and a boy, so that a pronoun says which of the two is meant.
+        let hero = pick(words::CHILDREN, rng);
+        let others: Vec<_> = words::CHILDREN.iter().copied().filter(|(_, gender)| *gender != hero.1).collect();
+        let friend = pick(&others, rng);
         self.set_person("hero", "", hero);
         self.set_person("friend", "f.", friend);
         self.set_person("elder", "e.", pick(words::ELDERS, rng));

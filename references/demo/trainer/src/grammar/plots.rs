@@ -14,9 +14,9 @@ mod sharing;
 pub(super) enum Beat {
     /// One of these.
     Say(&'static [&'static str]),
-    /// One of these, in half of the stories.
+    /// One of these, in some stories.
     Maybe(&'static [&'static str]),
-    /// One of each, in either order.
+    /// One of each in either order, or one of either.
     Swap(&'static [&'static str], &'static [&'static str]),
 }
 
@@ -37,20 +37,18 @@ pub(super) const PLOTS: &[&Plot] = &[
     &helping::STORM,
     &sharing::BAKE,
     &sharing::QUARREL,
-    &sharing::MARKET,
-    &sharing::NEWCOMER,
     &learning::RACE,
     &learning::SEED,
     &learning::BROKEN,
 ];
 
 pub(super) const OPENINGS: Beat = Beat::Say(&[
-    "Once upon a time there was a [little|young|kind|clever|brave] {girl} named {hero}. {He} lived {home}.",
-    "{hero} was a [little|young|happy|kind|quiet] {girl} who lived {home}.",
-    "There once was a [little|young|cheerful] {girl} called {hero}.",
-    "A {girl} named {hero} lived {home} with {elder}.",
+    "Once upon a time there was a [little|young|kind|clever] {girl} named {hero}.",
+    "{hero} was a [little|young|happy|kind] {girl} who lived {home}.",
+    "There once was a [little|young|happy] {girl} called {hero}.",
+    "A [little|young|happy|kind] {girl} named {hero} lived {home}.",
     "{home_first} lived a [little|kind|clever|young] {girl} named {hero}.",
-    "{hero} and {elder} lived together {home}.",
+    "{hero} lived {home} with {elder}.",
 ]);
 
 const SKY: Beat = Beat::Maybe(&["{sky}"]);
@@ -71,14 +69,11 @@ const FRIENDS_STAY: Beat = Beat::Say(&[
 ]);
 
 const HOME_AGAIN: Beat = Beat::Maybe(&[
-    "That night, {he} fell asleep with a smile.",
+    "That night, {hero} fell asleep with a smile.",
     "{hero} ran home and told {elder} [all about it|the whole story].",
     "It was the best day of the [year|week|month].",
-    "{He} was very [happy|proud] when {he} came home.",
+    "{hero} was very [happy|proud].",
 ]);
 
-const GOOD_NIGHT: Beat = Beat::Maybe(&[
-    "That night, {hero} slept very well.",
-    "{hero} never forgot that day.",
-    "It was a good day.",
-]);
+const GOOD_NIGHT: Beat =
+    Beat::Maybe(&["That night, {hero} slept very well.", "{hero} never forgot that day.", "It was a good day."]);

@@ -27,26 +27,16 @@ pub(super) const CHILDREN: &[(&str, Gender)] = &[
     ("Rosa", She),
     ("Nora", She),
     ("Ella", She),
-    ("Zoe", She),
-    ("Ida", She),
     ("Tom", He),
     ("Ben", He),
     ("Sam", He),
     ("Max", He),
     ("Leo", He),
     ("Jack", He),
-    ("Omar", He),
-    ("Finn", He),
 ];
 
-pub(super) const ELDERS: &[(&str, Gender)] = &[
-    ("Grandma", She),
-    ("Mother", She),
-    ("Aunt May", She),
-    ("Grandpa", He),
-    ("Father", He),
-    ("Uncle Bob", He),
-];
+pub(super) const ELDERS: &[(&str, Gender)] =
+    &[("Grandma", She), ("Mother", She), ("Aunt May", She), ("Grandpa", He), ("Father", He), ("Uncle Bob", He)];
 
 pub(super) const WORKERS: &[(&str, Gender)] = &[
     ("the baker", She),
@@ -62,7 +52,7 @@ pub(super) const HOMES: &[&str] = &[
     "in a big town",
     "on a quiet farm",
     "in a white house",
-    "in an old house with a green door",
+    "in an old house",
     "at the end of a long road",
 ];
 
@@ -83,30 +73,21 @@ pub(super) const PLACES: &[(&str, &str)] = &[
     ("near", "mill"),
 ];
 
-pub(super) const ANIMALS: &[&str] = &[
-    "dog", "cat", "fox", "rabbit", "bird", "duck", "frog", "horse", "owl", "mouse", "bear", "goat", "turtle",
-    "squirrel",
-];
+pub(super) const ANIMALS: &[&str] =
+    &["dog", "cat", "fox", "rabbit", "bird", "duck", "frog", "horse", "owl", "mouse", "bear", "goat"];
 
-pub(super) const MANNERS: &[&str] = &[
-    "small", "little", "young", "old", "shy", "happy", "clever", "tiny", "brave", "kind", "funny", "gentle",
-];
+pub(super) const MANNERS: &[&str] =
+    &["small", "little", "young", "old", "shy", "happy", "clever", "tiny", "brave", "kind", "funny"];
 
 pub(super) const COATS: &[&str] = &["brown", "black", "white", "grey", "golden", "orange", "red"];
 
-pub(super) const COLOURS: &[&str] = &[
-    "red", "blue", "green", "yellow", "white", "purple", "orange", "silver", "pink",
-];
+pub(super) const COLOURS: &[&str] = &["red", "blue", "green", "yellow", "white", "purple", "orange", "silver", "pink"];
 
-pub(super) const TOYS: &[&str] = &[
-    "kite", "ball", "drum", "hat", "boat", "doll", "bell", "lamp", "scarf", "book", "whistle", "umbrella", "cup",
-    "wagon",
-];
+pub(super) const TOYS: &[&str] =
+    &["kite", "ball", "drum", "hat", "boat", "doll", "bell", "lamp", "scarf", "book", "umbrella", "cup"];
 
 /// Mass nouns and plurals that follow "some".
-pub(super) const FOODS: &[&str] = &[
-    "bread", "cheese", "berries", "nuts", "apples", "carrots", "cookies", "pears", "grapes",
-];
+pub(super) const FOODS: &[&str] = &["bread", "cheese", "berries", "nuts", "apples", "cookies"];
 
 pub(super) const DISHES: &[&str] = &["honey cake", "apple pie", "plum cake", "berry pie", "nut cake", "lemon pie"];
 
@@ -148,4 +129,4 @@ pub(super) const TIMES: &[&str] = &["morning", "day", "afternoon", "Sunday", "Sa
 
 pub(super) const ROOMS: &[&str] = &["in the kitchen", "behind the door", "under the stairs", "near the window"];
 
-pub(super) const PET_NAMES: &[&str] = &["Lucky", "Star", "Pepper", "Sunny"];
+pub(super) const PET_NAMES: &[&str] = &["Lucky", "Star", "Sunny"];

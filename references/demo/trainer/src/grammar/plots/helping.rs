@@ -1,20 +1,20 @@
 //! Plots in which somebody is in trouble and somebody helps.
 
 use super::Beat::{Maybe, Say, Swap};
-use super::{ANIMAL_STAYS, FRIENDS_STAY, GOOD_NIGHT, HOME_AGAIN, Plot, SKY};
+use super::{ANIMAL_STAYS, HOME_AGAIN, Plot, SKY};
 
 pub(super) const HUNGRY: Plot = Plot {
     name: "hungry",
     beats: &[
         Say(&[
-            "{Time}, {he} walked to the {place} with some {food} in {his} bag.",
+            "{Time}, [{he}|{hero}] walked to the {place} with some {food} in {his} bag.",
             "{Time}, {elder} gave {hero} some {food} and sent {him} to the {place}.",
         ]),
         SKY,
         Say(&[
             "There {he} saw a {beast} {hide}.",
             "Near the {place}, {he} met a {beast}.",
-            "{He} heard a small voice. It was a {beast}.",
+            "[{He}|{hero}] heard a small voice. It was a {beast}.",
         ]),
         Say(&[
             "\"I am so hungry,\" said the {animal}. \"I have not eaten for two days.\"",
@@ -25,23 +25,19 @@ pub(super) const HUNGRY: Plot = Plot {
             "\"You can have my {food},\" said {hero}.",
             "{hero} sat down and shared the {food} with the {animal}.",
         ]),
-        Maybe(&["The {animal} ate everything and felt strong again.", "\"That was very good!\" said the {animal}."]),
+        Maybe(&["The {animal} ate everything and felt strong again."]),
         Say(&[
             "On the way home, {hero} lost {his} way.",
             "When {he} wanted to go home, {he} did not know the way any more.",
             "Then {he} slipped and hurt {his} foot.",
         ]),
-        Swap(
-            &["It was getting dark.", "The sun went down."],
-            &["\"Help!\" {he} called.", "{He} sat down on a stone and cried."],
-        ),
+        Maybe(&["\"Help!\" {he} called.", "[{He}|{hero}] sat down on a stone and cried."]),
         Say(&[
             "The {animal} heard {him} and came at once. \"You helped me, and now I will help you,\" it said.",
             "Who came down the path? It was the {animal}! \"Follow me,\" it said.",
         ]),
         Say(&["Soon {hero} was safe at home.", "The {animal} brought {him} back to {elder}."]),
         ANIMAL_STAYS,
-        GOOD_NIGHT,
     ],
 };
 
@@ -50,21 +46,21 @@ pub(super) const STUCK: Plot = Plot {
     beats: &[
         Say(&[
             "{Time}, {hero} and {his} friend {friend} were playing {at}.",
-            "{Time}, {he} went to the {place} with {his} friend {friend}.",
+            "{Time}, [{he}|{hero}] went to the {place} with {his} friend {friend}.",
         ]),
         SKY,
         Say(&[
             "Suddenly they heard a cry. A {beast} had fallen into a deep hole.",
-            "\"Listen!\" said {friend}. A {beast} was stuck in a tall tree.",
+            "\"Listen!\" said {friend}. A {beast} was stuck in the mud.",
             "Then {friend} saw a {beast}. Its foot was caught under a log.",
         ]),
-        Say(&[
+        Maybe(&[
             "\"Help me, please!\" cried the {animal}.",
             "The {animal} was very [afraid|tired|cold].",
             "\"I have been here all night,\" said the {animal}.",
         ]),
         Swap(
-            &["{hero} tried to reach it, but {he} was too [small|short].", "{hero} pulled as hard as {he} could."],
+            &["{hero} tried to help, but {he} was too small.", "{hero} pulled as hard as {he} could."],
             &["{friend} spoke softly to the {animal}.", "{friend} gave the {animal} some {food}."],
         ),
         Say(&[
@@ -79,13 +75,12 @@ pub(super) const STUCK: Plot = Plot {
             "{worker}, {hero} and {friend} worked together, and at last the {animal} was free.",
             "{w.He} used it to [save|free] the {animal}, and the children helped {w.him}.",
         ]),
-        Say(&[
+        Maybe(&[
             "\"Thank you all!\" said the {animal}.",
             "The {animal} jumped around them with joy.",
             "\"You are good children,\" said {worker}.",
         ]),
         Maybe(&["They named the {animal} {petname}.", "The {animal} followed {hero} home."]),
-        FRIENDS_STAY,
         HOME_AGAIN,
     ],
 };
@@ -97,23 +92,20 @@ pub(super) const STORM: Plot = Plot {
             "One [morning|day|afternoon], {hero} and {friend} took a {toy} and went to the {place}.",
             "One [morning|day|afternoon], {he} was {at} with {his} friend {friend}. They had a {toy} with them.",
         ]),
-        Say(&["They sang songs and played with the {thing}.", "They ate some {food} and laughed a lot."]),
+        Maybe(&["They sang songs and played with the {thing}.", "They ate some {food} and laughed a lot."]),
         Say(&[
             "Suddenly the sky turned black. Rain began to fall.",
             "Then dark clouds came, and the wind began to blow.",
             "All at once there was thunder, and a big storm came.",
         ]),
-        Swap(
-            &["\"I want to go home!\" cried {friend}.", "{friend} was [afraid|cold] and held on to {hero}."],
-            &["The {thing} was wet.", "The rain fell harder and harder."],
-        ),
-        Say(&[
+        Swap(&["\"I want to go home!\" cried {friend}.", "{friend} was afraid."], &["The {thing} was wet."]),
+        Maybe(&[
             "{hero} took {friend} by the hand. \"We must find a dry place,\" {he} said.",
             "\"Do not be afraid,\" said {hero}. \"I will stay with you.\"",
         ]),
         Say(&[
             "They ran until they saw a light. It was the house of {worker}.",
-            "A {beast} ran past them and stopped at an old barn. \"In here!\" it called. The barn belonged to {worker}.",
+            "A {beast} showed them the way to the house of {worker}.",
         ]),
         Say(&[
             "{worker} opened the door and gave them some {food2}. {w.He} was very kind.",
@@ -126,9 +118,7 @@ pub(super) const STORM: Plot = Plot {
         ]),
         Say(&[
             "{friend} picked up the {toy}, and the children thanked {worker} and went home.",
-            "\"Look, how beautiful!\" said {friend}. {f.He} was not afraid any more.",
+            "\"Look!\" said {friend}. {f.He} was not afraid any more.",
         ]),
-        FRIENDS_STAY,
-        GOOD_NIGHT,
     ],
 };

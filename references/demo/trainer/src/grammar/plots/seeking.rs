@@ -1,45 +1,40 @@
 //! Plots in which the hero looks for something.
 
 use super::Beat::{Maybe, Say, Swap};
-use super::{ANIMAL_STAYS, FRIENDS_STAY, GOOD_NIGHT, HOME_AGAIN, Plot, SKY};
+use super::{ANIMAL_STAYS, FRIENDS_STAY, Plot, SKY};
 
 pub(super) const LOST: Plot = Plot {
     name: "lost",
     beats: &[
         Say(&[
             "{elder} gave {him} a {toy}, and {he} loved it very much.",
-            "{He} had a {toy} that {elder} had made for {him}.",
+            "[{He}|{hero}] had a {toy} that {elder} had made for {him}.",
             "{His} best [gift|present] was a {toy} from {elder}.",
         ]),
         Say(&[
-            "{Time}, {he} took the {toy} to the {place}.",
+            "{Time}, [{he}|{hero}] took the {toy} to the {place}.",
             "{Time}, {hero} went to the {place} to play with the {toy}.",
         ]),
         SKY,
         Say(&[
-            "{He} ran and jumped for a long time. When {he} stopped to rest, the {thing} was gone.",
-            "{He} put the {thing} down to tie {his} shoes. When {he} looked up, it was gone.",
+            "[{He}|{hero}] ran and jumped, and soon the {thing} was gone.",
+            "[{He}|{hero}] put the {thing} down to tie {his} shoes. When {he} looked up, it was gone.",
             "On the way home, {he} saw that the {thing} was not in {his} bag.",
         ]),
-        Swap(
-            &["{hero} looked [everywhere|all around], but {he} could not find it."],
-            &["\"Where is my {thing}?\" {he} cried.", "\"Oh no! My {thing} is gone!\" {he} said."],
-        ),
+        Maybe(&["{hero} looked everywhere, but {he} could not find it.", "\"Where is my {thing}?\" {he} cried."]),
         Say(&["A {beast} came [up to {him}|out of the grass|down the road].", "Just then, {he} met a {beast}."]),
         Say(&[
             "\"Why are you so sad?\" asked the {animal}. \"I lost my {toy},\" said {hero}.",
             "\"Please help me,\" said {hero}. \"I lost my {toy}.\" The {animal} wanted to help.",
             "The {animal} saw that {hero} was crying. \"What is wrong?\" it asked. \"I lost my {thing},\" {he} said.",
         ]),
-        Maybe(&["\"Do not cry. We will look for it together,\" said the {animal}."]),
-        Maybe(&["They looked [high and low|for a long time]."]),
+        Maybe(&["\"We will look for it together,\" said the {animal}.", "They looked for a long time."]),
         Say(&[
             "At last, the {animal} [saw|found] the {toy} {hide}.",
             "Then the {animal} called, \"Here it is!\" The {toy} was {hide}.",
         ]),
         Say(&["\"Thank you, my friend!\" said {hero}.", "{hero} thanked the {animal} and gave it some {food}."]),
         ANIMAL_STAYS,
-        HOME_AGAIN,
     ],
 };
 
@@ -47,28 +42,24 @@ pub(super) const MAP: Plot = Plot {
     name: "map",
     beats: &[
         Say(&[
-            "{Time}, {he} found an old map {hide}.",
+            "{Time}, [{he}|{hero}] found an old map {hide}.",
             "{Time}, {elder} gave {him} an old map.",
             "{Time}, an old map fell out of a book.",
         ]),
         Say(&[
             "{hero} showed the map to {his} friend {friend}.",
-            "{He} ran to {his} friend {friend} with the map in {his} hand.",
+            "[{He}|{hero}] ran to {his} friend {friend} with the map in {his} hand.",
         ]),
         Say(&[
             "\"Look!\" said {friend}. \"The map shows the {place}!\"",
             "\"There is a cross {at},\" said {friend}. \"Let us go!\"",
         ]),
-        Say(&["They took [a rope|a lamp|some {food}] and walked to the {place}."]),
-        SKY,
+        Maybe(&["They took [a rope|a lamp|some {food}] and walked to the {place}."]),
         Say(&[
             "On the way, they met a {beast}. \"May I come too?\" it asked. \"Yes, come with us,\" said {hero}.",
             "At the {place}, a {beast} was waiting. \"I know the way,\" it said.",
         ]),
-        Swap(
-            &["{hero} counted [ten|twenty|five] steps.", "{hero} read the map again."],
-            &["The {animal} ran ahead.", "{friend} looked behind every stone."],
-        ),
+        Swap(&["{hero} read the map again."], &["The {animal} ran ahead.", "{friend} looked behind every tree."]),
         Say(&[
             "Then {friend} began to dig. Soon {f.he} hit something hard.",
             "They began to dig. Soon the {animal} hit something hard.",
@@ -77,13 +68,12 @@ pub(super) const MAP: Plot = Plot {
             "It was a box, and inside the box lay a {toy}.",
             "They pulled out a heavy box. In it they found a {toy}.",
         ]),
-        Say(&[
+        Maybe(&[
             "\"We found it together, so the {thing} is for all of us,\" said {hero}.",
             "{hero} gave the {thing} to {friend}. \"You dig very well,\" {he} said.",
             "\"This {thing} is better than gold!\" said {friend}.",
         ]),
         FRIENDS_STAY,
-        GOOD_NIGHT,
     ],
 };
 
@@ -93,13 +83,12 @@ pub(super) const WISH: Plot = Plot {
         Say(&[
             "More than anything, {he} wanted a {toy}.",
             "Every night {he} looked at the stars and wished for a {toy}.",
-            "{He} had no toys, and {he} dreamed of a {toy}.",
+            "[{He}|{hero}] had no toys, and {he} dreamed of a {toy}.",
         ]),
         Say(&[
-            "{Time}, {he} found a [magic|golden|shining] [shell|stone|coin|key] {at}.",
-            "{Time}, {he} walked to the {place} and saw something bright {hide}. It was a magic [shell|stone|coin].",
+            "{Time}, [{he}|{hero}] found a [magic|golden|shining] [shell|coin|key] {at}.",
+            "{Time}, [{he}|{hero}] walked to the {place} and saw something bright {hide}. It was a magic [shell|coin|key].",
         ]),
-        SKY,
         Say(&[
             "A {beast} sat next to it. \"You may make one wish,\" said the {animal}.",
             "\"That is mine,\" said a {beast}. \"But I will give you one wish.\"",
@@ -112,17 +101,15 @@ pub(super) const WISH: Plot = Plot {
             "\"I wish for some {food} for you,\" {he} said.",
             "\"I wish that you may be well and warm,\" {he} said to the {animal}.",
         ]),
-        Maybe(&["The {animal} could not believe its ears.", "The {animal} danced with joy."]),
         Say(&[
             "\"You have a good heart,\" said the {animal}. The next day, a {toy} lay at {his} door.",
             "When {hero} came home, there was a {toy} on {his} bed.",
         ]),
         Say(&[
-            "{He} knew who had sent it.",
+            "[{He}|{hero}] knew who had sent it.",
             "\"Thank you, little {animal}!\" {he} called out of the window.",
             "{hero} took the {thing} in {his} arms and laughed.",
         ]),
-        GOOD_NIGHT,
     ],
 };
 
@@ -131,7 +118,7 @@ pub(super) const NIGHT: Plot = Plot {
     beats: &[
         Say(&[
             "{hero} was afraid of the dark.",
-            "{He} did not like the night.",
+            "[{He}|{hero}] did not like the night.",
             "Every night {he} asked {elder} to leave the light on.",
         ]),
         Say(&[
@@ -143,26 +130,28 @@ pub(super) const NIGHT: Plot = Plot {
             &["{hero} hid under {his} blanket.", "{His} heart beat fast."],
             &["\"Who is there?\" {he} asked.", "\"Is that you, {elder}?\" {he} called."],
         ),
-        Say(&["Nobody answered, but the noise came again.", "It was quiet for a while. Then the noise came back."]),
+        Maybe(&["Nobody answered, but the noise came again.", "It was quiet for a while. Then the noise came back."]),
         Say(&[
-            "{He} took a deep breath, picked up {his} {toy} and got out of bed.",
+            "[{He}|{hero}] took a deep breath, picked up {his} {toy} and got out of bed.",
             "{hero} held {his} {toy} and walked slowly through the dark house.",
         ]),
-        Maybe(&["The floor was cold under {his} feet.", "The moon shone through the window."]),
+        Maybe(&["The moon shone through the window."]),
         Say(&[
             "There sat a {beast}. It was [cold and wet|hungry|lost].",
-            "{He} opened the door and saw a {beast}. It was [shaking with cold|very hungry|all alone].",
+            "[{He}|{hero}] opened the door and saw a {beast}. It was [shaking with cold|very hungry|all alone].",
         ]),
         Say(&[
             "\"You are only a {animal}!\" said {hero}. \"I am not afraid of you.\"",
             "{hero} laughed. \"It was only you, little {animal}!\" {he} said.",
         ]),
-        Say(&["{He} gave the {animal} some {food} and a warm place to sleep.", "{He} let the {animal} sleep on {his} bed."]),
+        Say(&[
+            "[{He}|{hero}] gave the {animal} some {food} and a warm place to sleep.",
+            "[{He}|{hero}] let the {animal} sleep on {his} bed.",
+        ]),
         Say(&[
             "In the morning, {elder} found the {animal} and {hero} asleep with the {thing} between them.",
             "\"You were very brave,\" said {elder} in the morning.",
             "After that night, {hero} was not afraid of the dark any more.",
         ]),
-        Maybe(&["The {animal} stayed in the house from then on."]),
     ],
 };
