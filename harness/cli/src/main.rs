@@ -10,6 +10,7 @@ mod output;
 mod progress;
 mod resources;
 mod run_folder;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    threads::one_a_job(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
         Command::Reference(reference) => commands::record::reference(reference),
