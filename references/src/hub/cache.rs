@@ -8,6 +8,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use super::HubError;
@@ -158,9 +159,15 @@ pub(super) fn create_parent(path: &Path) -> Result<(), HubError> {
     fs::create_dir_all(parent).map_err(HubError::io("create", parent))
 }
 
+/// A name beside `path` that no other thread or process uses.
 fn temporary(path: &Path) -> PathBuf {
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.tmp", process::id()))
+    let number = TAKEN.fetch_add(1, Ordering::Relaxed);
+    let path = path.with_file_name(format!(".{name}.{}.{number}.tmp", process::id()));
+    // A process of this id may have been killed with it.
+    let _ = fs::remove_file(&path);
+    path
 }
 
 #[cfg(unix)]

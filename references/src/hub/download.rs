@@ -121,6 +121,7 @@ impl Download<'_> {
             Some(start) if start == held || start == 0 => (first, start),
             // 416, or a range that was not asked for.
             _ => {
+                drop(first);
                 let whole = self.client.bytes(self.commit, self.file, 0)?;
                 let start = start_of(&whole).filter(|start| *start == 0);
                 (whole, start.ok_or_else(|| self.not_the_hub("does not send the file from its start"))?)
@@ -134,7 +135,8 @@ impl Download<'_> {
     fn size(&self, response: &Response<Body>, start: u64) -> Result<Option<u64>, HubError> {
         let rest = response.body().content_length();
         let size = self.remote.size.or_else(|| rest.and_then(|rest| rest.checked_add(start)));
-        let chunked = text(response.headers(), "transfer-encoding").is_some();
+        let chunked =
+            text(response.headers(), "transfer-encoding").is_some_and(|encoding| encoding.ends_with("chunked"));
         if size.is_none() && !chunked && self.remote.sha256().is_none() {
             return Err(self.not_the_hub("announces no size, so that a cut could not be told from the end"));
         }
