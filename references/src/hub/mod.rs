@@ -45,8 +45,8 @@ pub struct Snapshot {
 /// Gets a checkpoint: config.json, safetensors, and the tokenizer and generation files that it has.
 ///
 /// `progress` is called with a line for each thing that takes a while. A full commit whose files are all in the cache needs no
-/// network; a branch or tag is resolved anew, unless offline. When the Hub cannot be asked and the cache holds the revision, that
-/// is used and [`Snapshot::warning`] says so.
+/// network; a branch or tag is resolved anew, unless offline. When the Hub cannot be asked and the cache holds the revision, the
+/// cache is used and [`Snapshot::warning`] says so.
 ///
 /// # Errors
 /// Each variant of [`HubError`] says what happened and what to do.
@@ -84,7 +84,6 @@ pub fn fetch(
                 let commit = &snapshot.commit;
                 let warning =
                     format!("{outage}. Going on with {repository} at {commit} from the cache, which may be older");
-                progress(&warning);
                 Ok(Snapshot { warning: Some(warning), ..snapshot })
             }
             Err(_) => Err(outage),
