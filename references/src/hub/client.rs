@@ -72,13 +72,13 @@ impl<'a> Client<'a> {
     pub(super) fn revision(&self, revision: &str) -> Result<(String, Option<String>), HubError> {
         let path = format!("/api/models/{}/revision/{}", self.repository, escaped(revision));
         let url = format!("{}{path}", self.settings.endpoint);
-        let answer = self.send(&Method::GET, &url, 0, true)?.response;
-        if answer.status() != StatusCode::OK {
+        let answer = self.send(&Method::GET, &url, 0, true)?;
+        if answer.response.status() != StatusCode::OK {
             return Err(self.refused(&answer, &refusal::Subject::Revision(revision)));
         }
         let wrong = |reason: String| HubError::NotTheHub { url: url.clone(), reason };
         let mut text = Vec::new();
-        let reader = answer.into_body().into_reader();
+        let reader = answer.response.into_body().into_reader();
         reader.take(MAX_ANSWER_BYTES).read_to_end(&mut text).map_err(|error| HubError::Unreachable {
             host: self.settings.endpoint.clone(),
             reason: error.to_string(),
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
         let answer = self.send(&Method::HEAD, &self.file_url(commit, file), 0, false)?;
         let status = answer.response.status();
         if !status.is_success() && !status.is_redirection() {
-            return match self.refused(&answer.response, &refusal::Subject::File { commit, file }) {
+            return match self.refused(&answer, &refusal::Subject::File { commit, file }) {
                 HubError::NoFile { .. } => Ok(None),
                 error => Err(error),
             };
@@ -117,10 +117,10 @@ impl<'a> Client<'a> {
 
     /// The file's bytes from `start` on, with any status.
     pub(super) fn bytes(&self, commit: &str, file: &str, start: u64) -> Result<Response<Body>, HubError> {
-        let response = self.send(&Method::GET, &self.file_url(commit, file), start, true)?.response;
-        match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Ok(response),
-            _ => Err(self.refused(&response, &refusal::Subject::File { commit, file })),
+        let answer = self.send(&Method::GET, &self.file_url(commit, file), start, true)?;
+        match answer.response.status() {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Ok(answer.response),
+            _ => Err(self.refused(&answer, &refusal::Subject::File { commit, file })),
         }
     }
 
@@ -128,10 +128,15 @@ impl<'a> Client<'a> {
         format!("{}/{}/resolve/{commit}/{file}", self.settings.endpoint, self.repository)
     }
 
-    fn refused(&self, response: &Response<Body>, subject: &refusal::Subject<'_>) -> HubError {
-        let headers = response.headers();
+    fn refused(&self, hop: &Hop, subject: &refusal::Subject<'_>) -> HubError {
+        let headers = hop.response.headers();
+        let status = hop.response.status().as_u16();
+        if status != 429 && origin(&hop.url) != origin(&self.settings.endpoint) {
+            // The host that files come from knows nothing of tokens and repositories.
+            return HubError::Server { endpoint: host(&hop.url), status };
+        }
         let answer = refusal::Answer {
-            status: response.status().as_u16(),
+            status,
             code: text(headers, "x-error-code"),
             message: text(headers, "x-error-message"),
             wait: text(headers, "retry-after"),
@@ -153,7 +158,7 @@ impl<'a> Client<'a> {
             let next = location.map(|location| joined(&url, &location)).transpose()?;
             match next {
                 Some(next) if leave || origin(&next) == origin(&self.settings.endpoint) => url = next,
-                _ => return Ok(Hop { response, linked_etag, linked_size }),
+                _ => return Ok(Hop { url, response, linked_etag, linked_size }),
             }
         }
         Err(HubError::NotTheHub { url, reason: format!("more than {MAX_REDIRECTS} redirects") })
@@ -169,14 +174,12 @@ impl<'a> Client<'a> {
         }
         let wrong = |error: ureq::http::Error| HubError::NotTheHub { url: url.to_owned(), reason: error.to_string() };
         let request = request.body(()).map_err(wrong)?;
-        self.agent.run(request).map_err(|error| {
-            let (scheme, host) = origin(url).unwrap_or_default();
-            HubError::Unreachable { host: format!("{scheme}://{host}"), reason: error.to_string() }
-        })
+        self.agent.run(request).map_err(|error| HubError::Unreachable { host: host(url), reason: error.to_string() })
     }
 }
 
 struct Hop {
+    url: String,
     response: Response<Body>,
     linked_etag: Option<String>,
     linked_size: Option<String>,
@@ -194,6 +197,11 @@ fn roots(settings: &HubSettings) -> Result<RootCerts, HubError> {
 
 pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+fn host(url: &str) -> String {
+    let (scheme, host) = origin(url).unwrap_or_default();
+    format!("{scheme}://{host}")
 }
 
 fn origin(url: &str) -> Option<(String, String)> {

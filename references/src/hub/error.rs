@@ -107,10 +107,10 @@ pub enum HubError {
         /// How long the Hub says to wait.
         wait: Option<String>,
     },
-    /// The Hub's own failure.
+    /// A failure of the Hub, or of the host that it sends large files from.
     #[error("{endpoint} answered HTTP {status}, a failure of its own; try again later")]
     Server {
-        /// The endpoint.
+        /// Scheme and host.
         endpoint: String,
         /// The status.
         status: u16,

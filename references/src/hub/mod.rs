@@ -11,7 +11,6 @@ mod refusal;
 mod settings;
 
 use std::{
-    cell::Cell,
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
@@ -38,7 +37,8 @@ pub struct Snapshot {
     pub folder: PathBuf,
     /// What the revision resolved to.
     pub commit: String,
-    /// Why the revision was resolved from the cache although the Hub was asked. Not to be hidden from a person.
+    /// Why this may not be what the Hub holds: it could not be asked, or the cache does not know of every file. Not to be hidden
+    /// from a person.
     pub warning: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub fn fetch(
             cache: cache.root().to_owned(),
         });
     }
-    if cache::is_commit(revision) && settled(&cache, revision)? {
+    if cache::is_commit(revision) && matches!(inventory(&cache, revision)?, (None, unknown) if unknown.is_empty()) {
         return Ok(Snapshot { folder: cache.snapshot(revision), commit: revision.to_owned(), warning: None });
     }
     let client = Client::new(repository, settings)?;
@@ -111,24 +111,25 @@ fn cached(cache: &RepositoryCache, revision: &str) -> Result<Result<Snapshot, St
         Ok(commit) => commit,
         Err(missing) => return Ok(Err(missing)),
     };
-    let folder = cache.snapshot(&commit);
-    let missing = visit(&folder, "the cache", &|file| Ok(cache.known(&commit, file) == Known::There))?;
-    Ok(match missing {
-        Some(file) => Err(cache.describe_missing(&commit, &file)),
-        None => Ok(Snapshot { folder, commit, warning: None }),
-    })
+    let (missing, unknown) = inventory(cache, &commit)?;
+    if let Some(file) = missing {
+        return Ok(Err(cache.describe_missing(&commit, &file)));
+    }
+    let warning = (!unknown.is_empty()).then(|| {
+        let unknown = unknown.join(", ");
+        format!(
+            "the cache does not say whether commit {commit} has {unknown}; going on without. Run once online to know"
+        )
+    });
+    Ok(Ok(Snapshot { folder: cache.snapshot(&commit), commit, warning }))
 }
 
-/// Whether the cache knows of every file of a commit that it is there or does not exist.
-fn settled(cache: &RepositoryCache, commit: &str) -> Result<bool, HubError> {
-    let open = Cell::new(false);
-    let there = |file: &str| {
-        let known = cache.known(commit, file);
-        open.set(open.get() || known == Known::Nothing && OPTIONAL.contains(&file));
-        Ok(known == Known::There)
-    };
+/// What of a commit the cache lacks, and of which optional files it does not know whether they exist.
+fn inventory(cache: &RepositoryCache, commit: &str) -> Result<(Option<String>, Vec<&'static str>), HubError> {
+    let there = |file: &str| Ok(cache.known(commit, file) == Known::There);
     let missing = visit(&cache.snapshot(commit), "the cache", &there)?;
-    Ok(missing.is_none() && !open.get())
+    let unknown = OPTIONAL.into_iter().filter(|file| cache.known(commit, file) == Known::Nothing);
+    Ok((missing, unknown.collect()))
 }
 
 fn download(

@@ -45,6 +45,20 @@ fn what_is_missing_offline_is_named() {
 }
 
 #[test]
+fn an_optional_file_that_the_cache_knows_nothing_of_is_said() {
+    let bench = filled();
+    assert_eq!(bench.offline("main").expect("cached").warning, None);
+    fs::remove_dir_all(bench.home().join(".no_exist")).expect("there");
+    fs::remove_file(bench.snapshot_file("tokenizer.json")).expect("there");
+    let warning = bench.offline("main").expect("cached").warning.expect("not silent");
+    let expected = "has generation_config.json, tokenizer.json, tokenizer_config.json; going on without";
+    assert!(warning.contains(expected), "{warning}");
+    bench.fetch_with(COMMIT, &bench.settings()).expect("served");
+    assert!(!bench.hub.take_log().is_empty(), "the Hub is asked for what is not known");
+    assert_eq!(bench.offline("main").expect("cached").warning, None);
+}
+
+#[test]
 fn without_the_ref_the_commits_that_are_there_are_named() {
     let bench = filled();
     fs::remove_file(bench.home().join("refs/main")).expect("there");

@@ -146,6 +146,18 @@ fn damaged_bytes_never_get_a_name() {
 }
 
 #[test]
+fn a_refusal_of_the_other_host_is_not_taken_for_one_of_the_hub() {
+    for status in [401, 403, 404, 500] {
+        let bench = Bench::new();
+        bench.hub.misbehave(move |asked, reply| if asked.host == Host::Cdn { Reply::status(status) } else { reply });
+        let error = bench.fetch().expect_err("refused");
+        let expected = (bench.hub.endpoint(), status);
+        let HubError::Server { endpoint, status } = error else { panic!("{error}") };
+        assert!(endpoint != expected.0 && status == expected.1, "{endpoint} {status}");
+    }
+}
+
+#[test]
 fn two_fetches_at_once_fetch_once() {
     let bench = Bench::new();
     let settings = [bench.settings(), bench.settings()];
