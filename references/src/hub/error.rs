@@ -117,7 +117,7 @@ pub enum HubError {
     },
     /// No connection.
     #[error(
-        "cannot reach {host}: {reason}; check the network, the proxy variables and HF_ENDPOINT, or work with what is cached with --offline"
+        "cannot reach {host}: {reason}; check the network, the proxy variables, SSL_CERT_FILE and HF_ENDPOINT, or work with what is cached with --offline"
     )]
     Unreachable {
         /// Scheme and host.
