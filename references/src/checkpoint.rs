@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use fidelity_trace::{BosConvention, CheckpointIdentity};
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Tokenizer, WeightFiles, WeightKind, config, demo, weights::read_bounded,
+    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo,
+    weights::read_bounded,
 };
 
 /// config.json above this is refused.
@@ -32,6 +33,19 @@ impl Checkpoint {
     /// # Errors
     /// A file is missing, damaged or not supported.
     pub fn open(folder: &Path, name: &str) -> Result<Self, CheckpointError> {
+        let source = format!("folder:{}", folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy());
+        Self::read(folder, name, source, None)
+    }
+
+    /// Reads what [`crate::fetch`] got of a repository. The commit is recorded as its revision.
+    ///
+    /// # Errors
+    /// A file is missing, damaged or not supported.
+    pub fn open_snapshot(snapshot: &Snapshot, name: &str, repository: &str) -> Result<Self, CheckpointError> {
+        Self::read(&snapshot.folder, name, format!("hub:{repository}"), Some(snapshot.commit.clone()))
+    }
+
+    fn read(folder: &Path, name: &str, source: String, revision: Option<String>) -> Result<Self, CheckpointError> {
         let path = folder.join("config.json");
         if !folder.is_dir() || !path.exists() {
             return Err(CheckpointError::Incomplete { path: folder.to_owned(), missing: "config.json" });
@@ -46,8 +60,8 @@ impl Checkpoint {
         let sha256 = WeightFiles::open(folder)?.sha256()?;
         let identity = CheckpointIdentity {
             name: name.to_owned(),
-            source: format!("folder:{}", folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy()),
-            revision: None,
+            source,
+            revision,
             weights_sha256: Some(sha256),
             config: config::object(&config, &file("config.json"))?.into(),
         };

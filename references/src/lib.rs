@@ -1,6 +1,6 @@
 //! Verb: computes a checkpoint as transformers does, in float32 (and float64, to say how right that is).
 //!
-//! Checkpoint folders, the strict reading of config.json, the one decoder with its sites, the tokenizer. This crate must
+//! Checkpoint folders and the Hub they come from, the strict reading of config.json, the one decoder with its sites, the tokenizer. This crate must
 //! not know devices, recipes, metrics or verdicts.
 
 mod checkpoint;
@@ -8,6 +8,7 @@ mod config;
 mod decoder;
 mod demo;
 mod error;
+mod hub;
 mod keys;
 mod local;
 mod noise;
@@ -21,6 +22,7 @@ pub use checkpoint::Checkpoint;
 pub use config::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, Rope, RopeScaling};
 pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, Wiring};
 pub use error::CheckpointError;
+pub use hub::{HubError, HubSettings, Snapshot, fetch};
 pub use local::local_blocks;
 pub use reference::Reference;
 pub use scopes::{OFFERED, TOGETHER, run_scopes};

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_emulator::{EmulatorError, RecipeError};
-use fidelity_references::CheckpointError;
+use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
 use fidelity_trace::{FaultError, PromptError, RegistryError, TapsError, TraceError, WriteError};
 use fidelity_verdict::{ExitCode, ThresholdsError, VerdictError};
@@ -14,6 +14,8 @@ pub(crate) enum CliError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Hub(#[from] HubError),
     #[error(transparent)]
     Prompts(#[from] PromptError),
     #[error(transparent)]
@@ -38,11 +40,6 @@ pub(crate) enum CliError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error(
-        "checkpoint `{name}` lives on the Hugging Face Hub ({repository}), and this version does not fetch from there yet; \
-         download the folder (`hf download {repository} --local-dir DIR`) and run `fidelity run --checkpoint {name} --weights DIR`"
-    )]
-    OnTheHub { name: String, repository: String },
     #[error(
         "checkpoint `{name}` says it is embedded as `{embedded}`, but only `demo` is compiled in; correct its source in checkpoints.toml"
     )]
@@ -94,7 +91,6 @@ impl CliError {
             | Self::Verdict(_)
             | Self::Thresholds(_)
             | Self::Read { .. }
-            | Self::OnTheHub { .. }
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }
             | Self::Device(_)
@@ -105,11 +101,36 @@ impl CliError {
             | Self::PromptTooLong { .. }
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
+            Self::Hub(error) => of_hub(error),
             Self::Write(error) => match error {
                 WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
                 WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
             },
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
+    }
+}
+
+/// What a person asked for wrongly, against what the network or the disk did.
+const fn of_hub(error: &HubError) -> ExitCode {
+    match error {
+        HubError::Name { .. }
+        | HubError::Setting { .. }
+        | HubError::Offline { .. }
+        | HubError::Gated { .. }
+        | HubError::GatedNotGranted { .. }
+        | HubError::TokenScope { .. }
+        | HubError::BadToken { .. }
+        | HubError::NoRepository { .. }
+        | HubError::NoRevision { .. }
+        | HubError::NoFile { .. }
+        | HubError::Index { .. } => ExitCode::Usage,
+        HubError::RateLimited { .. }
+        | HubError::Server { .. }
+        | HubError::Unreachable { .. }
+        | HubError::Cut { .. }
+        | HubError::Damaged { .. }
+        | HubError::NotTheHub { .. }
+        | HubError::Io { .. } => ExitCode::Device,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use fidelity_references::Checkpoint;
+use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
     BosConvention, CheckpointRow, Prompt, PromptRecord, Scope, Source, Status, Taps, prompts_from_texts,
 };
@@ -10,6 +10,8 @@ use fidelity_trace::{
 use crate::{
     args::{CheckpointArgs, PromptArgs},
     error::CliError,
+    output,
+    progress::Progress,
     resources,
 };
 
@@ -25,8 +27,12 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    pub(crate) fn gather(checkpoint: &CheckpointArgs, asked: &PromptArgs) -> Result<Self, CliError> {
-        Self::with_prompts(checkpoint, asked, |checkpoint, row| {
+    pub(crate) fn gather(
+        checkpoint: &CheckpointArgs,
+        asked: &PromptArgs,
+        progress: &Progress,
+    ) -> Result<Self, CliError> {
+        Self::with_prompts(checkpoint, asked, progress, |checkpoint, row| {
             let (origin, prompts) = prompts(asked, row)?;
             Ok((origin, tokenised(checkpoint, row, &prompts)?))
         })
@@ -38,18 +44,20 @@ impl Inputs {
         asked: &PromptArgs,
         recorded: &[PromptRecord],
         origin: String,
+        progress: &Progress,
     ) -> Result<Self, CliError> {
-        Self::with_prompts(checkpoint, asked, |_, _| Ok((origin, recorded.iter().map(unrecorded).collect())))
+        Self::with_prompts(checkpoint, asked, progress, |_, _| Ok((origin, recorded.iter().map(unrecorded).collect())))
     }
 
     fn with_prompts(
         checkpoint: &CheckpointArgs,
         asked: &PromptArgs,
+        progress: &Progress,
         prompts: impl FnOnce(&Checkpoint, Option<&CheckpointRow>) -> Result<(String, Vec<PromptRecord>), CliError>,
     ) -> Result<Self, CliError> {
         let scopes = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
-        let (checkpoint, row) = open(checkpoint)?;
+        let (checkpoint, row) = open(checkpoint, progress)?;
         taps.check(checkpoint.architecture().blocks as u32)?;
         let (origin, prompts) = prompts(&checkpoint, row.as_ref())?;
         let inputs = Self {
@@ -121,7 +129,7 @@ impl Inputs {
     }
 }
 
-fn open(asked: &CheckpointArgs) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
+fn open(asked: &CheckpointArgs, progress: &Progress) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
     let registry = resources::registry()?;
     let name = match (&asked.checkpoint, &asked.weights) {
         (Some(name), _) => Some(name.as_str()),
@@ -139,8 +147,17 @@ fn open(asked: &CheckpointArgs) -> Result<(Checkpoint, Option<CheckpointRow>), C
     match &row.source {
         Source::Embedded(what) if what == "demo" => Ok((Checkpoint::demo()?, Some(row))),
         Source::Embedded(what) => Err(CliError::NotEmbedded { name: row.name, embedded: what.clone() }),
-        Source::Hub(repository) => Err(CliError::OnTheHub { repository: repository.clone(), name: row.name }),
+        Source::Hub(repository) => Ok((from_hub(repository, &row, asked.offline, progress)?, Some(row))),
     }
+}
+
+fn from_hub(repository: &str, row: &CheckpointRow, offline: bool, progress: &Progress) -> Result<Checkpoint, CliError> {
+    let settings = HubSettings::from_environment(offline);
+    let snapshot = fetch(repository, &row.revision, &settings, &|line| progress.say(line))?;
+    if let Some(warning) = &snapshot.warning {
+        output::warn(warning);
+    }
+    Ok(Checkpoint::open_snapshot(&snapshot, &row.name, repository)?)
 }
 
 fn scopes(asked: &PromptArgs) -> Result<Vec<Scope>, CliError> {

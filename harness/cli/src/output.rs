@@ -56,6 +56,10 @@ pub(crate) fn narrate(text: &str) {
     let _ = writeln!(stderr().lock(), "{text}");
 }
 
+pub(crate) fn warn(text: &str) {
+    narrate(&format!("warning: {text}"));
+}
+
 pub(crate) fn complain(error: &CliError) {
     narrate(&format!("error: {error}"));
 }

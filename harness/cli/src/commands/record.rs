@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
     let progress = Progress::new(args.output.quiet);
-    let inputs = Inputs::gather(&args.checkpoint, &args.prompts)?;
+    let inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let reference = make_reference(&inputs, !args.no_noise)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
     let target =
@@ -30,8 +30,8 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     let progress = Progress::new(args.output.quiet);
     let given = args.reference.as_deref().map(Trace::open).transpose()?;
     let inputs = match (&given, &args.reference) {
-        (Some(trace), Some(path)) => inputs_of(trace, path, args)?,
-        _ => Inputs::gather(&args.checkpoint, &args.prompts)?,
+        (Some(trace), Some(path)) => inputs_of(trace, path, args, &progress)?,
+        _ => Inputs::gather(&args.checkpoint, &args.prompts, &progress)?,
     };
     let plan = ArmPlan::make(&args.arm, &inputs)?;
     let reference = make_reference(&inputs, false)?;
@@ -54,9 +54,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
 }
 
 /// The prompts of a reference trace, so that the two traces can be compared.
-fn inputs_of(trace: &Trace, path: &Path, args: &RecordArgs) -> Result<Inputs, CliError> {
+fn inputs_of(trace: &Trace, path: &Path, args: &RecordArgs, progress: &Progress) -> Result<Inputs, CliError> {
     let prompts = &trace.manifest().prompts;
-    let inputs = Inputs::gather_from(&args.checkpoint, &args.prompts, prompts, path.display().to_string())?;
+    let inputs = Inputs::gather_from(&args.checkpoint, &args.prompts, prompts, path.display().to_string(), progress)?;
     let steps = inputs.scopes.iter().any(|scope| matches!(scope, Scope::Tbt | Scope::TbtSelf));
     match prompts.iter().find(|prompt| steps && prompt.generated.is_none()) {
         Some(prompt) => Err(CliError::NoContinuation { trace: path.to_owned(), prompt: prompt.id.clone() }),

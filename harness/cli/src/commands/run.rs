@@ -21,7 +21,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     let form = Form::of(args.json, args.output.quiet);
     let progress = Progress::new(args.output.quiet || args.json);
     progress.say("reading the checkpoint");
-    let inputs = Inputs::gather(&args.checkpoint, &args.prompts)?;
+    let inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let plan = ArmPlan::make(&args.arm, &inputs)?;
     let reference = reference(&inputs, true)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;

@@ -18,7 +18,10 @@ fn what_cannot_be_found() {
     let desk = Desk::new();
     for (arguments, expected) in [
         (&["run", "--checkpoint", "tinystory-25m"][..], "(did you mean `tinystories-25m`?)"),
-        (&["run", "--checkpoint", "qwen3-0.6b"], "run `fidelity run --checkpoint qwen3-0.6b --weights DIR`"),
+        (
+            &["run", "--checkpoint", "qwen3-0.6b", "--offline"],
+            "run once without --offline (and HF_HUB_OFFLINE), or `hf download Qwen/Qwen3-0.6B --revision main`",
+        ),
         (&["run", "--weights", "nowhere"], "nowhere is not a Hugging Face checkpoint folder: config.json is missing"),
         (
             &["run", "--recipe", "a4w4"],

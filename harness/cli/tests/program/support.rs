@@ -29,10 +29,18 @@ impl Desk {
         path
     }
 
-    /// Runs `fidelity` here.
+    /// Runs `fidelity` here, with no Hub in reach and none of the user's settings.
     pub(crate) fn fidelity(&self, arguments: &[&str]) -> Answer {
+        self.fidelity_with("http://127.0.0.1:9", arguments)
+    }
+
+    /// The same with a Hub.
+    pub(crate) fn fidelity_with(&self, endpoint: &str, arguments: &[&str]) -> Answer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fidelity"));
-        command.current_dir(self.0.path()).env_remove("FIDELITY_DEVICE").args(arguments);
+        command.current_dir(self.0.path()).env("HF_HOME", self.path("hf")).env("HF_ENDPOINT", endpoint).args(arguments);
+        for variable in ["FIDELITY_DEVICE", "HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE", "SSL_CERT_FILE"] {
+            command.env_remove(variable);
+        }
         let Output { status, stdout, stderr } = command.output().expect("starts");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Answer { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
