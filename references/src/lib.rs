@@ -8,6 +8,7 @@ mod config;
 mod decoder;
 mod demo;
 mod error;
+mod gguf;
 mod keys;
 mod local;
 mod noise;
