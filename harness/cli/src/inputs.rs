@@ -10,6 +10,7 @@ use fidelity_trace::{
 use crate::{
     args::{CheckpointArgs, PromptArgs},
     error::CliError,
+    output::narrate,
     resources,
 };
 
@@ -50,6 +51,7 @@ impl Inputs {
         let scopes = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint)?;
+        checkpoint.warnings().iter().for_each(|warning| narrate(&format!("warning: {warning}")));
         taps.check(checkpoint.architecture().blocks as u32)?;
         let (origin, prompts) = prompts(&checkpoint, row.as_ref())?;
         let inputs = Self {
@@ -129,11 +131,13 @@ fn open(asked: &CheckpointArgs) -> Result<(Checkpoint, Option<CheckpointRow>), C
         (None, None) => Some("demo"),
     };
     let row = name.map(|name| registry.row(name)).transpose()?.cloned();
-    if let Some(folder) = &asked.weights {
-        let folder_name =
-            || folder.file_name().map_or_else(|| "weights".to_owned(), |name| name.to_string_lossy().into_owned());
-        let name = row.as_ref().map_or_else(folder_name, |row| row.name.clone());
-        return Ok((Checkpoint::open(folder, &name)?, row));
+    if let Some(path) = &asked.weights {
+        let stem = if path.is_file() { path.file_stem() } else { path.file_name() };
+        let own_name = || stem.map_or_else(|| "weights".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = row.as_ref().map_or_else(own_name, |row| row.name.clone());
+        let checkpoint =
+            if path.is_file() { Checkpoint::open_gguf(path, &name)? } else { Checkpoint::open(path, &name)? };
+        return Ok((checkpoint, row));
     }
     let row = row.expect("without --weights there is a name, and a name has a row");
     match &row.source {
