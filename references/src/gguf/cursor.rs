@@ -60,7 +60,9 @@ impl<'a> Cursor<'a> {
     pub(super) fn name(&mut self, what: &str) -> Result<String, CheckpointError> {
         let length = self.u64(what)?;
         if length == 0 || length > MAX_NAME_BYTES {
-            return Err(self.fail(format!("{what} claims {length} bytes, expected 1 to {MAX_NAME_BYTES}")));
+            return Err(self.fail(format!(
+                "{what} claims {length} bytes, expected 1 to {MAX_NAME_BYTES}: damaged; download it again"
+            )));
         }
         let bytes = self.block(length, what)?;
         String::from_utf8(bytes).map_err(|_| self.fail(format!("{what} is not UTF-8; download the file again")))

@@ -35,7 +35,7 @@ pub(super) struct Info {
     /// Slowest axis first, as in a Hugging Face checkpoint; the file has it the other way round.
     pub(super) shape: Vec<usize>,
     pub(super) offset: u64,
-    size_bytes: u64,
+    pub(super) size_bytes: u64,
 }
 
 impl Header {

@@ -7,6 +7,8 @@ mod header;
 mod metadata;
 mod names;
 mod tensor_kind;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::{collections::BTreeMap, fs::File, path::Path};
