@@ -6,7 +6,7 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{gguf::from_llama, golden_folder};
+use common::{gguf::from_folder, golden_folder};
 use fidelity_references::Checkpoint;
 
 const ROUNDS: usize = 400;
@@ -84,7 +84,7 @@ fn survives(whole: &[u8], header_length: usize, path: &Path, open: &dyn Fn() -> 
 #[test]
 fn damaged_weight_files_open_or_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = from_llama(&golden_folder("llama-gqa"), None);
+    let file = from_folder(&golden_folder("llama-gqa"), None);
     let path = folder.path().join("model.gguf");
     let loads = |checkpoint: Checkpoint| checkpoint.decoder(&|_, tensor| Ok(tensor)).is_ok();
     survives(&file.bytes(), file.header().len(), &path, &|| Checkpoint::open_gguf(&path, "test").is_ok_and(loads));

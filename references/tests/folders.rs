@@ -56,23 +56,22 @@ fn heads_tied_and_not() {
 
 #[test]
 fn a_tied_embedding_stored_under_the_heads_name_is_read() {
-    let mut parts = parts("llama-mha-tied");
-    let expected = Checkpoint::open(&golden_folder("llama-mha-tied"), "test").expect("supported");
-    let table = parts.remove("model.embed_tokens.weight").expect("there");
-    parts.insert("lm_head.weight".into(), table);
-    let folder = checkpoint_folder("llama-mha-tied", &parts);
-    let warnings = loaded(folder.path()).expect("accepted");
-    assert!(warnings.len() == 1 && warnings[0].contains("stored as `lm_head.weight` alone"), "{warnings:?}");
-    let found = Checkpoint::open(folder.path(), "test").expect("supported");
     let logits = |checkpoint: &Checkpoint| {
         let decoder = checkpoint.decoder(&|_, tensor| Ok(tensor)).expect("loads");
-        let reference = Reference::without_noise(decoder);
-        common::run(&reference, &[1, 2, 3], 2, &Scope::ALL)
+        let capture = common::run(&Reference::without_noise(decoder), &[1, 2, 3], 0, &[Scope::Base]);
+        capture.scopes[&Scope::Base].sites[&Site::Logits].row(2).to_vec()
     };
-    assert_eq!(
-        logits(&found).scopes[&Scope::Base].sites[&Site::Logits].row(2),
-        logits(&expected).scopes[&Scope::Base].sites[&Site::Logits].row(2)
-    );
+    for (golden, embedding) in [("llama-mha-tied", "model.embed_tokens.weight"), ("gpt2", "transformer.wte.weight")] {
+        let mut parts = parts(golden);
+        let table = parts.remove(embedding).expect("there");
+        parts.insert("lm_head.weight".into(), table);
+        let folder = checkpoint_folder(golden, &parts);
+        let warnings = loaded(folder.path()).expect("accepted");
+        let expected = format!("stored as `lm_head.weight` alone; it is read as `{embedding}`");
+        assert!(warnings.len() == 1 && warnings[0].contains(&expected), "{warnings:?}");
+        let open = |folder: &Path| Checkpoint::open(folder, "test").expect("supported");
+        assert_eq!(logits(&open(folder.path())), logits(&open(&golden_folder(golden))), "{golden}");
+    }
 }
 
 #[test]

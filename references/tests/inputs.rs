@@ -39,7 +39,8 @@ fn damaged_weight_files_are_refused() {
             fs::write(file(folder), bytes).expect("writes");
         }
     };
-    let cases: [(fn(&mut Vec<u8>), &str); 8] = [
+    type Change = fn(&mut Vec<u8>);
+    let cases: [(Change, &str); 8] = [
         (
             |bytes| {
                 bytes.pop();

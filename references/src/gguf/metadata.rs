@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{header::Header, value::Value};
 use crate::CheckpointError;
 
-/// Tables that describe the file and not the computation.
-const DESCRIPTIVE: [&str; 3] = ["general.", "tokenizer.", "quantize."];
+/// Tables that describe the file and not the computation; the last two are written by quantisers.
+const DESCRIPTIVE: [&str; 4] = ["general.", "tokenizer.", "quantize.", "mradermacher."];
 
 /// Metadata that is not taken yet.
 pub(super) struct Metadata<'a> {

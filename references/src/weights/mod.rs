@@ -20,8 +20,10 @@ use sha2::{Digest, Sha256};
 use crate::{CheckpointError, gguf::Gguf};
 use safetensors::Shards;
 
-const EMBEDDING: &str = "model.embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
+/// What families call their embedding, and how the names of their other tensors begin.
+const EMBEDDINGS: [(&str, &str); 3] =
+    [("model.embed_tokens.weight", "model."), ("transformer.wte.weight", "transformer."), ("wte.weight", "h.")];
 
 /// What weights are read from.
 pub(crate) trait Source: Read + Seek + Send {}
@@ -37,8 +39,8 @@ pub struct WeightFiles {
     origin: String,
     container: Container,
     unused: BTreeSet<String>,
-    /// The embedding is stored under the head's name.
-    embedding_is_head: bool,
+    /// The name of an embedding that is stored under the head's.
+    embedding_in_head: Option<&'static str>,
     warnings: Vec<String>,
 }
 
@@ -75,11 +77,10 @@ impl WeightFiles {
     }
 
     fn new(origin: String, container: Container) -> Self {
-        let unused = match &container {
-            Container::Safetensors(shards) => shards.names().cloned().collect(),
-            Container::Gguf(gguf) => gguf.names().cloned().collect(),
-        };
-        Self { origin, container, unused, embedding_is_head: false, warnings: Vec::new() }
+        let mut files =
+            Self { origin, container, unused: BTreeSet::new(), embedding_in_head: None, warnings: Vec::new() };
+        files.unused = files.names().cloned().collect();
+        files
     }
 
     /// What a person should know about the files, one sentence each.
@@ -96,38 +97,39 @@ impl WeightFiles {
 
     /// Says that the head is the embedding. Where only the head is stored, it becomes the embedding.
     pub(crate) fn tie_head(&mut self) {
-        if !self.contains(EMBEDDING) && self.contains(HEAD) {
-            self.embedding_is_head = true;
-            self.warnings.push(format!(
-                "{}: the tied embedding is stored as `{HEAD}` alone; it is read as `{EMBEDDING}`",
-                self.origin
-            ));
-        }
+        let Some(embedding) = self.embedding().filter(|name| !self.contains(name) && self.contains(HEAD)) else {
+            return;
+        };
+        self.embedding_in_head = Some(embedding);
+        let origin = &self.origin;
+        self.warnings
+            .push(format!("{origin}: the tied embedding is stored as `{HEAD}` alone; it is read as `{embedding}`"));
     }
 
     /// Warns of a stored head that differs from the embedding it is tied to.
     pub(crate) fn compare_tied_head(&mut self) -> Result<(), CheckpointError> {
-        if self.embedding_is_head || !self.contains(EMBEDDING) || !self.contains(HEAD) {
-            return Ok(());
-        }
-        let difference = match self.stored_shape(EMBEDDING) == self.stored_shape(HEAD) {
-            false => Some(format!(
-                "has shape {:?}, not {:?}",
-                self.stored_shape(HEAD).unwrap_or_default(),
-                self.stored_shape(EMBEDDING).unwrap_or_default()
-            )),
-            true => differing(&self.read(EMBEDDING)?, &self.read(HEAD)?)
+        let Some(embedding) = self.embedding() else { return Ok(()) };
+        let (Some(table), Some(head)) = (self.stored_shape(embedding), self.stored_shape(HEAD)) else { return Ok(()) };
+        let difference = match table == head {
+            false => Some(format!("has shape {head:?}, not {table:?}")),
+            true => differing(&self.read(embedding)?, &self.read(HEAD)?)
                 .map_err(CheckpointError::computing("the difference of embedding and head"))?,
         };
         if let Some(difference) = difference {
             self.warnings.push(format!(
-                "{}: tie_word_embeddings is true, but the stored `{HEAD}` is not `{EMBEDDING}`: it {difference}; the reference computes \
-                 with the embedding, as transformers 4 does (transformers 5 would not tie them: set tie_word_embeddings to false \
-                 to compute with the stored head)",
+                "{}: tie_word_embeddings is true, but the stored `{HEAD}` is not `{embedding}`: it {difference}; the reference \
+                 computes with the embedding, as transformers 4 does (transformers 5 would not tie them: set \
+                 tie_word_embeddings to false to compute with the stored head)",
                 self.origin
             ));
         }
         Ok(())
+    }
+
+    /// The name of the embedding in a file whose other tensors are named like these.
+    fn embedding(&self) -> Option<&'static str> {
+        let holds = |prefix: &str| self.names().any(|name| name.starts_with(prefix));
+        EMBEDDINGS.iter().find(|(_, prefix)| holds(prefix)).map(|(name, _)| *name)
     }
 
     /// Reads a tensor in float32, which holds every F16 and BF16 value exactly, and counts it as used.
@@ -198,7 +200,14 @@ impl WeightFiles {
     }
 
     fn stored_name<'a>(&self, name: &'a str) -> &'a str {
-        if self.embedding_is_head && name == EMBEDDING { HEAD } else { name }
+        if self.embedding_in_head == Some(name) { HEAD } else { name }
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &String> + '_> {
+        match &self.container {
+            Container::Safetensors(shards) => Box::new(shards.names()),
+            Container::Gguf(gguf) => Box::new(gguf.names()),
+        }
     }
 
     fn stored_shape(&self, name: &str) -> Option<&[usize]> {

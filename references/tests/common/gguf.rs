@@ -121,46 +121,67 @@ pub(crate) fn float32_tensors(path: &Path) -> BTreeMap<String, (Vec<usize>, Vec<
     file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), values(view.data())))).collect()
 }
 
-/// A llama folder as a float32 GGUF file: names, metadata, q and k rows in adjacent pairs, k by `kv_heads` heads.
-pub(crate) fn from_llama(folder: &Path, kv_heads: Option<usize>) -> Gguf {
+/// A folder of a llama, mistral, qwen2 or qwen3 as a float32 GGUF file. Of the first two, q and k rows are stored in adjacent
+/// pairs, k by `kv_heads` heads, or by its own.
+pub(crate) fn from_folder(folder: &Path, kv_heads: Option<usize>) -> Gguf {
     let config: Json = serde_json::from_slice(&fs::read(folder.join("config.json")).expect("there")).expect("JSON");
-    let size = |key: &str| config[key].as_u64().expect("a size") as u32;
-    let (heads, own_kv_heads) = (size("num_attention_heads"), size("num_key_value_heads"));
-    let rope = if config["rope_parameters"].is_null() { &config } else { &config["rope_parameters"] };
-    let entries = [
-        ("general.architecture", text_value("llama")),
-        ("general.type", text_value("model")),
-        ("llama.vocab_size", u32_value(size("vocab_size"))),
-        ("llama.context_length", u32_value(size("max_position_embeddings"))),
-        ("llama.embedding_length", u32_value(size("hidden_size"))),
-        ("llama.block_count", u32_value(size("num_hidden_layers"))),
-        ("llama.feed_forward_length", u32_value(size("intermediate_size"))),
-        ("llama.attention.head_count", u32_value(heads)),
-        ("llama.attention.head_count_kv", u32_value(own_kv_heads)),
-        ("llama.attention.key_length", u32_value(size("head_dim"))),
-        ("llama.attention.value_length", u32_value(size("head_dim"))),
-        ("llama.rope.dimension_count", u32_value(size("head_dim"))),
-        ("llama.rope.freq_base", f32_value(rope["rope_theta"].as_f64().expect("a base") as f32)),
-        (
-            "llama.attention.layer_norm_rms_epsilon",
-            f32_value(config["rms_norm_eps"].as_f64().expect("an epsilon") as f32),
-        ),
-        ("tokenizer.ggml.bos_token_id", u32_value(size("bos_token_id"))),
-        ("tokenizer.ggml.eos_token_id", u32_value(size("eos_token_id"))),
-    ];
+    let size = |key: &str| config[key].as_u64().expect("a size") as usize;
+    let architecture = match config["model_type"].as_str().expect("a type") {
+        "mistral" => "llama",
+        other => other,
+    };
     let tensors = float32_tensors(&folder.join("model.safetensors")).into_iter().map(|(name, (shape, values))| {
         let name = gguf_name(&name);
-        let values = match name.as_str() {
-            name if name.contains(".attn_q.") => adjacent_pairs(&values, shape[0], heads as usize),
-            name if name.contains(".attn_k.") => {
-                adjacent_pairs(&values, shape[0], kv_heads.unwrap_or(own_kv_heads as usize))
-            }
-            _ => values,
+        let heads = match name.as_str() {
+            _ if architecture != "llama" => None,
+            name if name.contains(".attn_q.") => Some(size("num_attention_heads")),
+            name if name.contains(".attn_k.") => Some(kv_heads.unwrap_or(size("num_key_value_heads"))),
+            _ => None,
         };
+        let values = heads.map_or_else(|| values.clone(), |heads| adjacent_pairs(&values, shape[0], heads));
         let dimensions: Vec<_> = shape.iter().rev().map(|size| *size as u64).collect();
         Stored::new(&name, &dimensions, F32, values.iter().flat_map(|value| value.to_le_bytes()).collect())
     });
-    Gguf::new(entries.map(|(key, value)| (key.to_owned(), value)).to_vec(), tensors.collect())
+    Gguf::new(entries(&config, architecture), tensors.collect())
+}
+
+/// config.json as metadata.
+fn entries(config: &Json, architecture: &str) -> Vec<(String, Value)> {
+    let size = |key: &str| config[key].as_u64().expect("a size") as u32;
+    let head_dim = config["head_dim"].as_u64().map_or(size("hidden_size") / size("num_attention_heads"), |d| d as u32);
+    let rope = if config["rope_parameters"].is_null() { config } else { &config["rope_parameters"] };
+    let number = |value: &Json| f32_value(value.as_f64().expect("a number") as f32);
+    let own = [
+        ("vocab_size", u32_value(size("vocab_size"))),
+        ("context_length", u32_value(size("max_position_embeddings"))),
+        ("embedding_length", u32_value(size("hidden_size"))),
+        ("block_count", u32_value(size("num_hidden_layers"))),
+        ("feed_forward_length", u32_value(size("intermediate_size"))),
+        ("attention.head_count", u32_value(size("num_attention_heads"))),
+        ("attention.head_count_kv", u32_value(size("num_key_value_heads"))),
+        ("attention.key_length", u32_value(head_dim)),
+        ("attention.value_length", u32_value(head_dim)),
+        ("rope.dimension_count", u32_value(head_dim)),
+        ("rope.freq_base", number(&rope["rope_theta"])),
+        ("attention.layer_norm_rms_epsilon", number(&config["rms_norm_eps"])),
+    ];
+    let mut entries = vec![
+        ("general.architecture".to_owned(), text_value(architecture)),
+        ("general.type".to_owned(), text_value("model")),
+        ("tokenizer.ggml.bos_token_id".to_owned(), u32_value(size("bos_token_id"))),
+        ("tokenizer.ggml.eos_token_id".to_owned(), u32_value(size("eos_token_id"))),
+    ];
+    entries.extend(own.map(|(key, value)| (format!("{architecture}.{key}"), value)));
+    let scaling = if config["rope_scaling"].is_null() { rope } else { &config["rope_scaling"] };
+    if let Some(kind @ ("linear" | "yarn")) = scaling["rope_type"].as_str() {
+        let mut scale = |key: &str, value| entries.push((format!("{architecture}.rope.scaling.{key}"), value));
+        scale("type", text_value(kind));
+        scale("factor", number(&scaling["factor"]));
+        if let Some(original) = scaling["original_max_position_embeddings"].as_u64() {
+            scale("original_context_length", u32_value(original as u32));
+        }
+    }
+    entries
 }
 
 fn gguf_name(name: &str) -> String {
@@ -171,6 +192,8 @@ fn gguf_name(name: &str) -> String {
         ("model.layers", "blk"),
         ("input_layernorm", "attn_norm"),
         ("post_attention_layernorm", "ffn_norm"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.q_proj", "attn_q"),
         ("self_attn.k_proj", "attn_k"),
         ("self_attn.v_proj", "attn_v"),
