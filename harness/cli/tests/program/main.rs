@@ -2,6 +2,10 @@
 
 mod architecture;
 mod bad_inputs;
+#[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
+#[path = "../../../../references/tests/common/gguf.rs"]
+mod gguf;
+mod gguf_files;
 mod runs;
 mod support;
 mod traces;
