@@ -10,12 +10,11 @@ use std::{
 
 use candle_core::Tensor;
 use common::{
-    gguf::{self, BF16, F16, Gguf, Q4_0, Q8_0, Stored, Value, from_folder, list_value, text_value, u32_value},
-    golden_folder, reference, run,
+    gguf::{self, Gguf, Stored, Value, from_folder, list_value, text_value, u32_value},
+    golden_folder, reference, relative_l2, run,
 };
 use fidelity_references::{Architecture, Checkpoint, CheckpointError, Reference, WeightFiles};
 use fidelity_trace::{BosConvention, Capture, Scope};
-use half::{bf16, f16};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
 use tempfile::TempDir;
@@ -158,14 +157,6 @@ fn the_configuration_is_that_of_the_folder() {
     }
 }
 
-/// A llama file of one tensor beside the embedding.
-fn with_tensor(kind: u32, dimensions: &[u64], bytes: Vec<u8>) -> Gguf {
-    let mut file = from_folder(&golden_folder("llama-mha-tied"), None);
-    file.tensors.retain(|tensor| tensor.name == "token_embd.weight");
-    file.tensors.push(Stored::new("blk.0.ffn_down.weight", dimensions, kind, bytes));
-    file
-}
-
 fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().expect("flat").to_vec1().expect("float32")
 }
@@ -175,39 +166,25 @@ fn taken(file: &Gguf, name: &str, shape: &[usize]) -> Vec<f32> {
     values(&WeightFiles::open_gguf(&on_disk.path).expect("opens").take(name, shape).expect("is there"))
 }
 
+/// The values are those of llama.cpp's own Python package, see make.py beside the files.
 #[test]
-fn kinds_are_dequantised_by_their_formula() {
-    let mut state = 3;
-    let numbers: Vec<f32> = (0..128).map(|_| pseudo_random(&mut state)).collect();
-    let halves = || numbers.iter().map(|number| f16::from_f32(*number));
-    let brain = || numbers.iter().map(|number| bf16::from_f32(*number));
-    let cases = [
-        (F16, halves().flat_map(f16::to_le_bytes).collect::<Vec<u8>>(), halves().map(f16::to_f32).collect::<Vec<_>>()),
-        (BF16, brain().flat_map(bf16::to_le_bytes).collect(), brain().map(bf16::to_f32).collect()),
-        blocks(Q8_0, &numbers),
-        blocks(Q4_0, &numbers),
-    ];
-    for (kind, bytes, expected) in cases {
-        let found = taken(&with_tensor(kind, &[64, 2], bytes), "model.layers.0.mlp.down_proj.weight", &[2, 64]);
-        assert!(found.iter().map(|v| v.to_bits()).eq(expected.iter().map(|v| v.to_bits())), "kind {kind}");
+fn every_kind_is_dequantised_as_llama_cpp_does() {
+    let folder = golden_folder("gguf-kinds");
+    let expected = gguf::float32_tensors(&folder.join("expected.safetensors"));
+    assert_eq!(expected.len(), 13);
+    let mut weights = WeightFiles::open_gguf(&folder.join("kinds.gguf")).expect("opens");
+    for (name, (shape, expected)) in expected {
+        let found = values(&weights.take(&name, &shape).expect("is there"));
+        let different = found.iter().zip(&expected).filter(|(f, e)| f.to_bits() != e.to_bits()).count();
+        assert_eq!(
+            different,
+            0,
+            "{name}: of {} values, relative L2 {:.1e}",
+            found.len(),
+            relative_l2(&expected, &found)
+        );
     }
-}
-
-/// Blocks of 32 values with one F16 scale d: `Q8_0` holds d·q, q in −128..128; `Q4_0` d·(q − 8), the first 16 in low nibbles.
-fn blocks(kind: u32, numbers: &[f32]) -> (u32, Vec<u8>, Vec<f32>) {
-    let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-    for block in numbers.chunks(32) {
-        let levels = if kind == Q8_0 { 127.0 } else { 7.0 };
-        let scale = f16::from_f32(1.0 / levels);
-        let whole: Vec<i8> = block.iter().map(|number| (number * levels).round() as i8).collect();
-        bytes.extend(scale.to_le_bytes());
-        match kind {
-            Q8_0 => bytes.extend(whole.iter().map(|q| q.to_le_bytes()[0])),
-            _ => bytes.extend((0..16).map(|i| (whole[i] + 8) as u8 | ((whole[i + 16] + 8) as u8) << 4)),
-        }
-        expected.extend(whole.iter().map(|q| f32::from(*q) * scale.to_f32()));
-    }
-    (kind, bytes, expected)
+    weights.finish().expect("nothing is left over");
 }
 
 #[test]

@@ -5,12 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use ::safetensors::SafeTensors;
 use serde_json::Value as Json;
 
-/// Type numbers of tensors.
+/// The kind of float32 tensors.
 pub(crate) const F32: u32 = 0;
-pub(crate) const F16: u32 = 1;
-pub(crate) const Q4_0: u32 = 2;
-pub(crate) const Q8_0: u32 = 8;
-pub(crate) const BF16: u32 = 30;
 
 /// A metadata value: its type number and its bytes.
 #[derive(Clone)]
