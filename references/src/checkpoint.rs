@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use fidelity_trace::{BosConvention, CheckpointIdentity};
+use serde_json::Value;
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo,
+    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo, gguf::Gguf,
     weights::read_bounded,
 };
 
@@ -16,7 +17,18 @@ const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 enum Files {
     Folder(PathBuf),
+    Gguf(PathBuf),
     Embedded,
+}
+
+impl Files {
+    fn weights(&self) -> Result<WeightFiles, CheckpointError> {
+        match self {
+            Self::Folder(folder) => WeightFiles::open(folder),
+            Self::Gguf(file) => WeightFiles::open_gguf(file),
+            Self::Embedded => WeightFiles::embedded(demo::WEIGHTS, "demo/model.safetensors"),
+        }
+    }
 }
 
 /// A checkpoint whose configuration and tokenizer are read and understood; its weights are still in their files.
@@ -25,6 +37,7 @@ pub struct Checkpoint {
     architecture: Architecture,
     tokenizer: Option<Tokenizer>,
     files: Files,
+    warnings: Vec<String>,
 }
 
 impl Checkpoint {
@@ -57,15 +70,46 @@ impl Checkpoint {
         let architecture = Architecture::parse(&config, generation.as_deref(), &file("config.json"))?;
         let tokenizer =
             tokenizer.map(|bytes| Tokenizer::read(&bytes, &file("tokenizer.json"), &architecture)).transpose()?;
-        let sha256 = WeightFiles::open(folder)?.sha256()?;
+        let files = Files::Folder(folder.to_owned());
+        let mut weights = files.weights()?;
+        if architecture.tied_head {
+            weights.tie_head();
+            weights.compare_tied_head()?;
+        }
         let identity = CheckpointIdentity {
             name: name.to_owned(),
             source,
             revision,
-            weights_sha256: Some(sha256),
+            weights_sha256: Some(weights.sha256()?),
             config: config::object(&config, &file("config.json"))?.into(),
         };
-        Ok(Self { identity, architecture, tokenizer, files: Files::Folder(folder.to_owned()) })
+        Ok(Self { identity, architecture, tokenizer, files, warnings: weights.warnings().to_vec() })
+    }
+
+    /// Reads a GGUF file. Text prompts need the model's tokenizer.json beside it; without, only prompts given as ids can be
+    /// run.
+    ///
+    /// # Errors
+    /// The file is damaged or not supported.
+    pub fn open_gguf(path: &Path, name: &str) -> Result<Self, CheckpointError> {
+        let gguf = Gguf::open(path)?;
+        let config = Value::Object(gguf.config()?);
+        let file = format!("{} (its metadata as config.json)", path.display());
+        let architecture = Architecture::parse(config.to_string().as_bytes(), None, &file)?;
+        let beside = path.with_file_name("tokenizer.json");
+        let tokenizer = optional(&beside, MAX_TOKENIZER_BYTES)?
+            .map(|bytes| Tokenizer::read(&bytes, &beside.display().to_string(), &architecture))
+            .transpose()?;
+        let mut weights = WeightFiles::from_gguf(gguf);
+        let identity = CheckpointIdentity {
+            name: name.to_owned(),
+            source: format!("file:{}", path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()),
+            revision: None,
+            weights_sha256: Some(weights.sha256()?),
+            config,
+        };
+        let files = Files::Gguf(path.to_owned());
+        Ok(Self { identity, architecture, tokenizer, files, warnings: weights.warnings().to_vec() })
     }
 
     /// The checkpoint compiled into the binary.
@@ -82,7 +126,7 @@ impl Checkpoint {
             weights_sha256: Some(WeightFiles::embedded(demo::WEIGHTS, "demo/model.safetensors")?.sha256()?),
             config: config::object(demo::CONFIG, "demo/config.json")?.into(),
         };
-        Ok(Self { identity, architecture, tokenizer: Some(tokenizer), files: Files::Embedded })
+        Ok(Self { identity, architecture, tokenizer: Some(tokenizer), files: Files::Embedded, warnings: Vec::new() })
     }
 
     /// What traces record of it.
@@ -95,6 +139,12 @@ impl Checkpoint {
     #[must_use]
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
+    }
+
+    /// What a person should know about its files, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Its tokenizer, if it has one.
@@ -111,6 +161,7 @@ impl Checkpoint {
         let Some(tokenizer) = &self.tokenizer else {
             let path = match &self.files {
                 Files::Folder(folder) => folder.clone(),
+                Files::Gguf(file) => return Err(without_tokenizer(file)),
                 Files::Embedded => PathBuf::from("demo"),
             };
             return Err(CheckpointError::NoTokenizer { path });
@@ -126,13 +177,22 @@ impl Checkpoint {
         &self,
         transform: &dyn Fn(WeightKind, candle_core::Tensor) -> candle_core::Result<candle_core::Tensor>,
     ) -> Result<Decoder, CheckpointError> {
-        let mut weights = match &self.files {
-            Files::Folder(folder) => WeightFiles::open(folder)?,
-            Files::Embedded => WeightFiles::embedded(demo::WEIGHTS, "demo/model.safetensors")?,
-        };
+        let mut weights = self.files.weights()?;
+        if self.architecture.tied_head {
+            weights.tie_head();
+        }
         let decoder = Decoder::load(&mut weights, &self.architecture, transform)?;
         weights.finish()?;
         Ok(decoder)
+    }
+}
+
+fn without_tokenizer(gguf: &Path) -> CheckpointError {
+    CheckpointError::File {
+        file: gguf.display().to_string(),
+        reason: "there is no tokenizer.json beside it, which text prompts need; put the model's tokenizer.json beside the GGUF \
+                 file, or give prompts as token_ids"
+            .into(),
     }
 }
 

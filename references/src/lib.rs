@@ -8,6 +8,7 @@ mod config;
 mod decoder;
 mod demo;
 mod error;
+mod gguf;
 mod hub;
 mod keys;
 mod local;

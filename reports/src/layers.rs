@@ -51,7 +51,9 @@ impl Value {
 pub(crate) fn telling_scope(verdict: &Verdict) -> Option<(fidelity_trace::Scope, &ScopeResult)> {
     let layered =
         || verdict.scopes.iter().filter(|(_, result)| has_layers(result)).map(|(scope, result)| (*scope, result));
-    layered().find(|(_, result)| result.verdict != fidelity_verdict::Outcome::Faithful).or_else(|| layered().next())
+    let unfaithful = |result: &ScopeResult| result.verdict != fidelity_verdict::Outcome::Faithful;
+    // The probe does not decide, so it is not what to look at first.
+    layered().find(|(scope, result)| unfaithful(result) && *scope != Scope::TbtSelf).or_else(|| layered().next())
 }
 
 /// Whether anything but logits was compared.

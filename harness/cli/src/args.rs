@@ -33,11 +33,13 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
-    /// A row of checkpoints.toml, fetched from the Hugging Face Hub if it lives there [default: demo, or the folder's name with --weights].
+    /// A row of checkpoints.toml, fetched from the Hugging Face Hub if it lives there [default: demo, or the name of what
+    /// --weights gives].
     #[arg(long, value_name = "NAME")]
     pub(crate) checkpoint: Option<String>,
-    /// A Hugging Face folder with config.json, tokenizer.json and safetensors.
-    #[arg(long, value_name = "DIR")]
+    /// A Hugging Face folder with config.json, tokenizer.json and safetensors, or a GGUF file (text prompts need the model's
+    /// tokenizer.json beside it).
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub(crate) weights: Option<PathBuf>,
     /// Never reach for the network: a checkpoint of the Hub must be in the cache.
     #[arg(long)]

@@ -58,6 +58,7 @@ impl Inputs {
         let scopes = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint, progress)?;
+        checkpoint.warnings().iter().for_each(|warning| output::warn(warning));
         taps.check(checkpoint.architecture().blocks as u32)?;
         let (origin, prompts) = prompts(&checkpoint, row.as_ref())?;
         let inputs = Self {
@@ -137,11 +138,13 @@ fn open(asked: &CheckpointArgs, progress: &Progress) -> Result<(Checkpoint, Opti
         (None, None) => Some("demo"),
     };
     let row = name.map(|name| registry.row(name)).transpose()?.cloned();
-    if let Some(folder) = &asked.weights {
-        let folder_name =
-            || folder.file_name().map_or_else(|| "weights".to_owned(), |name| name.to_string_lossy().into_owned());
-        let name = row.as_ref().map_or_else(folder_name, |row| row.name.clone());
-        return Ok((Checkpoint::open(folder, &name)?, row));
+    if let Some(path) = &asked.weights {
+        let stem = if path.is_file() { path.file_stem() } else { path.file_name() };
+        let own_name = || stem.map_or_else(|| "weights".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = row.as_ref().map_or_else(own_name, |row| row.name.clone());
+        let checkpoint =
+            if path.is_file() { Checkpoint::open_gguf(path, &name)? } else { Checkpoint::open(path, &name)? };
+        return Ok((checkpoint, row));
     }
     let row = row.expect("without --weights there is a name, and a name has a row");
     match &row.source {

@@ -1,15 +1,18 @@
 //! Goldens: tiny checkpoints with the values transformers computes for them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod gguf;
+pub(crate) mod safetensors;
+
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
+use ::safetensors::{Dtype, SafeTensors};
 use fidelity_references::{Checkpoint, Reference};
 use fidelity_trace::{Capture, Request, Scope, Subject, Taps};
-use safetensors::{Dtype, SafeTensors};
 
 /// The goldens this version supports.
 pub(crate) const GOLDENS: [&str; 16] = [

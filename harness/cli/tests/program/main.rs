@@ -2,6 +2,10 @@
 
 mod architecture;
 mod bad_inputs;
+#[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
+#[path = "../../../../references/tests/common/gguf.rs"]
+mod gguf;
+mod gguf_files;
 mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;

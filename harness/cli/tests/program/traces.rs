@@ -42,6 +42,7 @@ fn arms_recorded_apart_compare_as_in_a_run() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
 fn the_documented_python_snippet_writes_a_trace_that_compares() {
     let desk = Desk::new();
     let needs = Command::new("python3").args(["-c", "import numpy, safetensors.numpy"]).output();

@@ -17,7 +17,8 @@ fn the_trained_forward_is_the_engines() {
     Reference::without_noise(decoder).run(&[request], std::slice::from_mut(&mut capture)).expect("computes");
     let engine = &capture.scopes[&Scope::Base].sites[&Site::Logits];
 
-    let trained = fidelity_demo_trainer::logits(&folder.join("model.safetensors"), &token_ids).and_then(|logits| Ok(logits.to_vec2::<f32>()?));
+    let trained = fidelity_demo_trainer::logits(&folder.join("model.safetensors"), &token_ids)
+        .and_then(|logits| Ok(logits.to_vec2::<f32>()?));
     for (row, trained) in trained.expect("computes").iter().enumerate() {
         let pairs = || trained.iter().zip(engine.row(row)).map(|(a, b)| (f64::from(*a), f64::from(*b)));
         let error: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
