@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fidelity_trace::{BlockSite, Site};
+use fidelity_trace::{BlockSite, Scope, Site};
 use fidelity_verdict::{ScopeResult, SiteResult, Verdict};
 
 use crate::numbers::{ABSENT, magnitude};
@@ -48,7 +48,7 @@ impl Value {
 }
 
 /// The scope whose layers are worth showing first: the first with layers that is not faithful, or else the first with layers.
-pub(crate) fn telling_scope(verdict: &Verdict) -> Option<(fidelity_trace::Scope, &ScopeResult)> {
+pub(crate) fn telling_scope(verdict: &Verdict) -> Option<(Scope, &ScopeResult)> {
     let layered =
         || verdict.scopes.iter().filter(|(_, result)| has_layers(result)).map(|(scope, result)| (*scope, result));
     let unfaithful = |result: &ScopeResult| result.verdict != fidelity_verdict::Outcome::Faithful;
