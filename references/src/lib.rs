@@ -30,3 +30,6 @@ pub use scopes::{OFFERED, TOGETHER, run_scopes};
 pub use taps::TapCollector;
 pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;
+
+/// Raised with every change that changes a number the reference computes; kept references of another version are not used.
+pub const ENGINE_VERSION: u32 = 1;

@@ -1,6 +1,5 @@
 //! A real 135 M parameter checkpoint against transformers. Needs the checkpoint (538 MB, not in the repository): set
 //! `FIDELITY_SMOLLM2` to its folder and `FIDELITY_SMOLLM2_GOLDEN` to golden.safetensors with transformers' values.
-#![expect(clippy::print_stderr, reason = "a test that did not run says so, one that did gives its numbers")]
 
 mod common;
 

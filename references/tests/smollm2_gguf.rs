@@ -1,6 +1,5 @@
 //! A real Q4_1 file against the folder made from it by another program. Needs both (98 and 538 MB, not in the repository):
 //! set `FIDELITY_SMOLLM2` to the folder and `FIDELITY_SMOLLM2_GGUF` to the file.
-#![expect(clippy::print_stderr, reason = "a test that did not run says so, one that did gives its numbers")]
 
 use std::{env, fs, path::Path};
 

@@ -107,8 +107,9 @@ mod tests {
             recipe: "w8a16".into(),
             recipe_sha256: "0123456789abcdef".repeat(4),
             calibration: "16 prompts".into(),
+            ranges_sha256: "7c1f".into(),
         });
-        let text = "emulation: quantisation (calibration 16 prompts, recipe w8a16, recipe_sha256 0123456789ab)";
+        let text = "emulation: quantisation (calibration 16 prompts, ranges_sha256 7c1f, recipe w8a16, recipe_sha256 0123456789ab)";
         assert_eq!(deviation(&recipe), text);
         assert!(!is_injected(&recipe));
     }

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Show the checkpoints, recipes and prompts that are known.
     List(ListArgs),
+    /// Show or delete the references that are kept for later runs.
+    Cache(CacheArgs),
 }
 
 #[derive(Debug, Args)]
@@ -66,6 +68,9 @@ pub(crate) struct PromptArgs {
     /// Prompts to compute at a time [default: one a core].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+    /// Compute the reference even if one of the same inputs is kept, and keep none.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
 }
 
 #[derive(Debug, Args)]
@@ -180,4 +185,14 @@ pub(crate) struct ListArgs {
     /// What is known of one checkpoint, in full.
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) checkpoint: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    /// Delete the references that were not used for --older-than-days.
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// With --prune: how long unused, in days.
+    #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "prune")]
+    pub(crate) older_than_days: u32,
 }

@@ -6,8 +6,9 @@ use fidelity_emulator::{Emulator, Recipe, calibrate};
 use fidelity_references::{Decoder, Reference};
 use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, record};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use crate::{args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, resources};
+use crate::{args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, reference_cache, resources};
 
 const DEFAULT_RECIPE: &str = "a16w8";
 
@@ -81,13 +82,26 @@ pub(crate) struct Target<'a> {
     pub(crate) scopes: &'a [Scope],
 }
 
+/// The reference's trace, computed or, when one of the same inputs is kept, taken from the cache.
 pub(crate) fn record_reference(
     reference: &Reference,
     inputs: &Inputs,
     target: &Target<'_>,
     progress: &Progress,
 ) -> Result<Trace, CliError> {
-    record_subject(reference, manifest(reference, inputs, target), None, inputs, target, progress)
+    let manifest = manifest(reference, inputs, target);
+    let place = reference_cache::place(&manifest).filter(|_| inputs.cached);
+    if let Some(kept) = place.as_deref().and_then(|place| reference_cache::restore(place, target.folder)) {
+        progress.note(
+            "reference taken from the cache: the same inputs were computed before (--no-cache computes them again)",
+        );
+        return Ok(kept);
+    }
+    let trace = record_subject(reference, manifest, None, inputs, target, progress)?;
+    if let Some(place) = place {
+        reference_cache::keep(&place, &trace, target.folder);
+    }
+    Ok(trace)
 }
 
 pub(crate) fn record_emulator(
@@ -100,6 +114,9 @@ pub(crate) fn record_emulator(
     let mut manifest = manifest(emulator, inputs, target);
     manifest.deviations = emulator.deviations();
     manifest.logits_step = emulator.logits_step();
+    let fed = Sha256::digest(json!(continuations).to_string());
+    let fed: String = fed.iter().map(|byte| format!("{byte:02x}")).collect();
+    manifest.other.insert("continuations_sha256".into(), Value::from(fed));
     record_subject(emulator, manifest, Some(continuations), inputs, target, progress)
 }
 
@@ -108,7 +125,15 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
     manifest.prompts.clone_from(&inputs.prompts);
     manifest.environment.insert("fidelity".into(), Value::from(env!("CARGO_PKG_VERSION")));
     let scopes: Vec<_> = target.scopes.iter().map(|scope| scope.name()).collect();
-    let settings = json!({ "scopes": scopes, "taps": format!("{:?}", inputs.taps), "new_tokens": inputs.new_tokens });
+    let architecture = inputs.checkpoint.architecture();
+    let settings = json!({
+        "scopes": scopes,
+        "taps": format!("{:?}", inputs.taps),
+        "new_tokens": inputs.new_tokens,
+        // generation_config.json decides these too, and it is not in the checkpoint's identity.
+        "eos": architecture.eos,
+        "bos": architecture.bos,
+    });
     manifest.other.insert("settings".into(), settings);
     manifest
 }

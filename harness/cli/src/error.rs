@@ -65,7 +65,7 @@ pub(crate) enum CliError {
         limit: usize,
         remedy: &'static str,
     },
-    #[error("the traces have no prompt in common; both must be of the same prompt ids")]
+    #[error("the traces have no prompt in common; both must hold the same ids with the same tokens")]
     NothingInCommon,
     #[error(
         "{trace}: prompt `{prompt}` has no generated ids, which the arm must be fed; record the reference with scope tbt_free"
@@ -73,6 +73,8 @@ pub(crate) enum CliError {
     NoContinuation { trace: PathBuf, prompt: String },
     #[error("in {what}: {source}; this is a fault of fidelity or too little memory")]
     Compute { what: &'static str, source: candle_core::Error },
+    #[error("there is no cache folder: neither FIDELITY_CACHE, XDG_CACHE_HOME nor HOME is set; set one")]
+    NoCacheFolder,
     #[error("no prompt could be computed; the first failed with: {0}")]
     EveryPromptFailed(String),
 }
@@ -99,6 +101,7 @@ impl CliError {
             | Self::TooFewNewTokens { .. }
             | Self::IdOutsideVocabulary { .. }
             | Self::PromptTooLong { .. }
+            | Self::NoCacheFolder
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
             Self::Hub(error) => of_hub(error),

@@ -24,6 +24,8 @@ pub(crate) struct Inputs {
     pub(crate) taps: Taps,
     pub(crate) new_tokens: usize,
     pub(crate) jobs: usize,
+    /// A kept reference may be used, and this one kept.
+    pub(crate) cached: bool,
 }
 
 impl Inputs {
@@ -69,6 +71,7 @@ impl Inputs {
             scopes,
             taps,
             new_tokens: asked.new_tokens,
+            cached: !asked.no_cache,
             jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
         };
         inputs
@@ -125,7 +128,20 @@ impl Inputs {
         let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
         let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
-        prompts.iter().try_for_each(|prompt| self.check_ids(prompt))?;
+        let longest = self.checkpoint.architecture().longest_sequence();
+        for prompt in &prompts {
+            self.check_ids(prompt)?;
+            if prompt.token_ids.len() > longest {
+                return Err(CliError::PromptTooLong {
+                    prompt: format!("{} (calibration)", prompt.id),
+                    found: prompt.token_ids.len(),
+                    generated: String::new(),
+                    limit_name: "max_position_embeddings in config.json",
+                    limit: longest,
+                    remedy: "",
+                });
+            }
+        }
         Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
     }
 }

@@ -1,8 +1,10 @@
 //! From two traces to a verdict.
 
+use std::collections::BTreeMap;
+
 use fidelity_compare::{Header, NotComputed, PromptComparison, PromptSettings, compare_prompt, conclude, generated};
 use fidelity_references::{Decoder, Tokenizer, local_blocks};
-use fidelity_trace::{CheckpointRow, Manifest, PromptRecord, Status, Trace, in_parallel};
+use fidelity_trace::{ArmKind, CheckpointRow, Manifest, PromptRecord, Status, Trace, in_parallel};
 use fidelity_verdict::{ArmIdentity, Arms, Generated, PromptResult, Thresholds, Verdict};
 
 use crate::error::CliError;
@@ -54,11 +56,19 @@ pub(crate) fn judge(reference: &Trace, device: &Trace, helpers: &Helpers<'_>) ->
 }
 
 fn pairs<'a>(ours: &'a Manifest, its: &Manifest) -> Vec<Pair<'a>> {
+    let its: BTreeMap<_, _> =
+        its.prompts.iter().enumerate().map(|(index, prompt)| (key(prompt), (index, prompt))).collect();
     let paired = ours.prompts.iter().enumerate().map(|(reference, record)| {
-        let same = |other: &PromptRecord| other.id == record.id && other.repeat == record.repeat;
-        Pair { reference, device: its.prompts.iter().position(same), record }
+        // Another prompt under the same id is not this prompt.
+        let same = its.get(&key(record)).filter(|(_, prompt)| prompt.token_ids == record.token_ids);
+        Pair { reference, device: same.map(|(index, _)| *index), record }
     });
     paired.collect()
+}
+
+/// What makes a prompt of a trace unique.
+fn key(prompt: &PromptRecord) -> (&str, u32) {
+    (&prompt.id, prompt.repeat)
 }
 
 fn compare_pair(
@@ -93,13 +103,26 @@ fn notes(ours: &Manifest, its: &Manifest) -> Vec<String> {
     if differ(&ours.checkpoint.weights_sha256, &its.checkpoint.weights_sha256) {
         notes.push("the two traces are of different weights (weights_sha256 differs)".to_owned());
     }
-    let unpaired = its
-        .prompts
-        .iter()
-        .filter(|prompt| !ours.prompts.iter().any(|other| other.id == prompt.id && other.repeat == prompt.repeat));
-    match unpaired.count() {
+    let known: BTreeMap<_, _> = ours.prompts.iter().map(|prompt| (key(prompt), &prompt.token_ids)).collect();
+    let count = |what: &dyn Fn(&PromptRecord) -> bool| its.prompts.iter().filter(|prompt| what(prompt)).count();
+    match count(&|prompt| !known.contains_key(&key(prompt))) {
         0 => {}
         count => notes.push(format!("{count} prompts of the arm are not in the reference and were not compared")),
+    }
+    match count(&|prompt| known.get(&key(prompt)).is_some_and(|ids| **ids != prompt.token_ids)) {
+        0 => {}
+        count => {
+            notes.push(format!("{count} prompts have other tokens in the arm under the same id and were not compared"))
+        }
+    }
+    if ours.arm.kind != ArmKind::Reference {
+        notes.push(format!(
+            "the first trace is of the arm `{}`, not of a reference: this compares two arms",
+            ours.arm.kind
+        ));
+    }
+    if ours.deviations.iter().any(|deviation| deviation.kind != "emulation") {
+        notes.push("the first trace carries a fault injected on purpose: it is no judge".to_owned());
     }
     for (whose, manifest) in [("reference", ours), ("arm", its)] {
         if !manifest.complete {
@@ -117,7 +140,7 @@ fn prompt_result(pair: &Pair<'_>, its: &Manifest) -> PromptResult {
     let device = pair.device.map(|index| &its.prompts[index]);
     let (status, error) = match (record.status, device) {
         (Status::Ok, Some(device)) => (device.status, device.error.clone()),
-        (Status::Ok, None) => (Status::Skipped, Some("not in the arm's trace".to_owned())),
+        (Status::Ok, None) => (Status::Skipped, Some("not in the arm's trace, or other tokens there".to_owned())),
         (status, _) => (status, record.error.clone()),
     };
     PromptResult {

@@ -8,6 +8,7 @@ mod inputs;
 mod judge;
 mod output;
 mod progress;
+mod reference_cache;
 mod resources;
 mod run_folder;
 mod threads;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Report(report) => commands::report::report(report),
         Command::List(list) => commands::list::list(list),
+        Command::Cache(cache) => commands::cache::cache(cache),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -6,11 +6,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) struct Progress {
     shown: bool,
+    quiet: bool,
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { shown: !quiet && stderr().is_terminal() }
+        Self { shown: !quiet && stderr().is_terminal(), quiet }
     }
 
     pub(crate) fn bar(&self, what: &str, prompts: usize) -> ProgressBar {
@@ -24,6 +25,13 @@ impl Progress {
 
     pub(crate) fn say(&self, what: &str) {
         if self.shown {
+            crate::output::narrate(what);
+        }
+    }
+
+    /// Says something about the result itself, also when piped.
+    pub(crate) fn note(&self, what: &str) {
+        if !self.quiet {
             crate::output::narrate(what);
         }
     }

@@ -22,6 +22,14 @@ impl<'a> Grid<'a> {
         Self { steps: steps.unwrap_or_default() }
     }
 
+    /// This grid if the row lies on it; none otherwise, for a step that is stale or wrong must not turn flips into ties.
+    pub(crate) fn if_it_holds(self, row: &[f32]) -> Self {
+        let width = row.len().div_ceil(self.steps.len().max(1)).max(1);
+        let shards = row.chunks(width).zip(self.steps);
+        let holds = shards.into_iter().all(|(shard, step)| on_grid(shard, *step));
+        if holds { self } else { Self { steps: &[] } }
+    }
+
     /// Half the coarser step of the two ids' shards; 0 when the grid is not known.
     fn half_step(self, ids: [usize; 2], vocabulary: usize) -> f64 {
         if self.steps.is_empty() {
@@ -31,6 +39,16 @@ impl<'a> Grid<'a> {
         let step = |id: usize| self.steps.get(id / width).copied().filter(|step| step.is_finite()).unwrap_or(0.0);
         ids.map(step).into_iter().fold(0.0, f64::max) / 2.0
     }
+}
+
+/// Whether values are whole steps apart, within what float32 and a grid through another zero leave (a tenth of a step).
+fn on_grid(values: &[f32], step: f64) -> bool {
+    let Some(first) = values.first().map(|value| f64::from(*value)) else { return true };
+    step > 0.0
+        && values.iter().all(|value| {
+            let steps = (f64::from(*value) - first) / step;
+            (steps - steps.round()).abs() <= 0.1
+        })
 }
 
 /// Compares the first choices of two finite rows, the arm's not constant.
@@ -101,6 +119,15 @@ mod tests {
         assert_eq!(top1(&reference, &device, 0.004, NO_GRID), Flip);
         assert_eq!(top1(&reference, &device, f64::NAN, NO_GRID), Flip);
         assert_eq!(top1(&device, &device, 0.0, NO_GRID), Agree);
+    }
+
+    #[test]
+    fn a_step_that_the_row_does_not_lie_on_is_no_grid() {
+        let row = [0.5, 1.0, -2.0, 3.5];
+        assert_eq!(Grid::new(Some(&[0.5])).if_it_holds(&row).steps, [0.5]);
+        assert!(Grid::new(Some(&[1.5])).if_it_holds(&row).steps.is_empty());
+        assert!(Grid::new(Some(&[0.5, 0.0])).if_it_holds(&row).steps.is_empty());
+        assert_eq!(Grid::new(Some(&[0.5, 5.5])).if_it_holds(&row).steps, [0.5, 5.5], "each shard has its own");
     }
 
     #[test]

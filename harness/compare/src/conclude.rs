@@ -66,8 +66,8 @@ impl NotComputed {
 /// Concludes a run; `prompts[i]` is the comparison of `header.prompts[i]`, the default where it was not computed.
 ///
 /// The run is its worst scope (the probe `tbt_self` decides only when it is alone); greedy text that degenerates where the
-/// reference's does not makes it broken. Faithful exits 0, or 4 when the arm failed in a prompt; degraded and broken exit 1
-/// unless expected; inconclusive exits 3 whatever is expected, or 4 when nothing was compared because the arm computed no
+/// reference's does not makes it broken. A pass (faithful, or degraded or
+/// broken as expected) exits 0, or 4 when the arm failed in a prompt; degraded and broken exit 1 otherwise; inconclusive exits 3 whatever is expected, or 4 when nothing was compared because the arm computed no
 /// prompt.
 ///
 /// # Panics
@@ -85,7 +85,10 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         notes.extend(scope_notes(scope, &of_scope));
         scopes.insert(scope, conclude_scope(&header, &of_scope, &resamples));
     }
-    let (verdict, reason) = judge_run(&scopes, header.generated.as_ref());
+    notes.extend(
+        scopes_lost(&prompts).map(|scope| format!("the arm holds no {scope}, which the reference does: not compared")),
+    );
+    let (verdict, reason) = only_if_whole(judge_run(&scopes, header.generated.as_ref()), &header);
     let expected = header.expect.iter().any(|name| name == verdict.name());
     notes.extend(unmet_expectation(&header.expect, verdict));
     notes.extend(probe_note(&scopes, verdict));
@@ -106,6 +109,24 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         generated: header.generated,
         prompts: header.prompts,
     }
+}
+
+/// A pass needs every prompt: what was not computed may be what is wrong. Failures of the arm have an exit code of their own.
+fn only_if_whole((verdict, reason): (Outcome, String), header: &Header) -> (Outcome, String) {
+    let NotComputed { failed, skipped } = header.reference_not_computed;
+    let uncompared = failed + skipped.max(header.device_not_computed.skipped);
+    if verdict != Outcome::Faithful || uncompared == 0 {
+        return (verdict, reason);
+    }
+    let prompts = header.prompts.len();
+    (Outcome::Inconclusive, format!("{uncompared} of {prompts} prompts were not computed; of the others: {reason}"))
+}
+
+/// The scopes with rows that only the reference holds.
+fn scopes_lost(prompts: &[PromptComparison]) -> impl Iterator<Item = Scope> {
+    let held = scopes_of_device(prompts);
+    let all: BTreeSet<Scope> = prompts.iter().flat_map(|prompt| prompt.scopes.keys()).copied().collect();
+    all.into_iter().filter(move |scope| !held.is_empty() && !held.contains(scope))
 }
 
 /// The scopes the arm holds in any prompt.
@@ -169,11 +190,12 @@ fn excused(verdict: Outcome, expected: bool) -> bool {
 }
 
 fn exit_code(verdict: Outcome, expected: bool, header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> ExitCode {
+    let would_pass = verdict == Outcome::Faithful || excused(verdict, expected);
     match verdict {
-        // What was computed is faithful, but a crash is no pass.
-        Outcome::Faithful if header.device_not_computed.failed > 0 => ExitCode::Device,
+        // Whatever was computed, a crash is no pass.
+        _ if would_pass && header.device_not_computed.failed > 0 => ExitCode::Device,
+        _ if would_pass => ExitCode::Pass,
         Outcome::Faithful => ExitCode::Pass,
-        Outcome::Degraded | Outcome::Broken if expected => ExitCode::Pass,
         Outcome::Degraded | Outcome::Broken => ExitCode::FidelityFailure,
         Outcome::Inconclusive if device_failed(header, scopes) => ExitCode::Device,
         Outcome::Inconclusive => ExitCode::Inconclusive,
@@ -210,9 +232,8 @@ fn scope_notes(scope: Scope, prompts: &[&ScopeComparison]) -> Vec<String> {
         }
     }
     let other_token: usize = prompts.iter().map(|prompt| prompt.rows_other_token).sum();
-    let other_token = (other_token > 0).then(|| {
-        format!("{scope}: {} not compared, the arm was fed another token there than the reference", rows(other_token))
-    });
+    let other_token = (other_token > 0)
+        .then(|| format!("{scope}: {} not compared, the arm was fed another token there or before", rows(other_token)));
     let differences = differences.into_iter().map(|(site, difference)| format!("{scope}/{site}: {difference}"));
     let not_finite = not_finite.into_iter().map(|(site, count)| {
         format!("{scope}/{site}: {} not compared, the reference holds a NaN or an infinity there", rows(count))

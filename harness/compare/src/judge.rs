@@ -15,7 +15,7 @@ const RATE_DECIMALS: usize = 3;
 /// Judges a scope and says why, in one short sentence. `logits` is absent when no logits could be compared.
 ///
 /// Broken: any row of the arm's logits that is not finite, however few rows there are. Inconclusive: no logits, fewer rows
-/// than `minimum_rows`, or no row on which Pearson is defined. Broken: mean Pearson below `broken_pearson`. Faithful: mean
+/// than `minimum_rows`, or fewer on which Pearson is defined. Broken: mean Pearson below `broken_pearson`. Faithful: mean
 /// Pearson at least `faithful_pearson` and tie-aware top-1 at least `faithful_top1`. Degraded: everything else.
 pub(crate) fn judge(
     logits: Option<&SiteResult>,
@@ -41,7 +41,14 @@ pub(crate) fn judge(
         let reason = "Pearson is undefined: the reference's logits are constant in every row";
         return (Outcome::Inconclusive, reason.to_owned());
     };
-    judge_numbers(&pearson, logits, thresholds)
+    if pearson.n < thresholds.minimum_rows {
+        let reason = format!("Pearson is defined in only {}, {} needed", rows(pearson.n), thresholds.minimum_rows);
+        return (Outcome::Inconclusive, reason);
+    }
+    let (outcome, reason) = judge_numbers(&pearson, logits, thresholds);
+    let total = compared + coverage.rows_missing + coverage.rows_other_token + coverage.rows_reference_not_finite;
+    let share = (total > compared).then(|| format!(" ({compared} of {} compared)", rows(total)));
+    (outcome, reason + &share.unwrap_or_default())
 }
 
 fn judge_numbers(pearson: &Summary, logits: &LogitsResult, thresholds: &Thresholds) -> (Outcome, String) {

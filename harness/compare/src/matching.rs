@@ -26,18 +26,23 @@ pub(crate) struct Matching {
     pub(crate) pairs: Vec<Pair>,
     /// Positions of the reference that the arm does not have.
     pub(crate) missing: usize,
-    /// Positions at which the two were fed different tokens.
+    /// Positions at which the two were fed different tokens, or were before in a causal scope.
     pub(crate) other_token: usize,
 }
 
-/// Matches rows by position. Of several rows at one position the first counts.
-pub(crate) fn match_rows(reference: &ScopeTrace, device: &ScopeTrace) -> Matching {
+/// Matches rows by position. In a `causal` scope a row depends on every token before it, so after the first position that
+/// was fed another token no later row is of the same input. Of several rows at one position the first counts.
+pub(crate) fn match_rows(reference: &ScopeTrace, device: &ScopeTrace, causal: bool) -> Matching {
     let (reference, device) = (rows_by_position(reference), rows_by_position(device));
     let mut matching = Matching::default();
+    let mut parted = false;
     for (position, row) in &reference {
         match device.get(position) {
             None => matching.missing += 1,
-            Some(other) if other.token_id != row.token_id => matching.other_token += 1,
+            Some(other) if other.token_id != row.token_id || (causal && parted) => {
+                parted = true;
+                matching.other_token += 1;
+            }
             Some(other) => matching.pairs.push(Pair {
                 position: *position,
                 token_id: row.token_id,
@@ -79,7 +84,7 @@ mod tests {
 
     #[test]
     fn rows_meet_by_position_in_any_order() {
-        let matching = match_rows(&scope(&[(0, 7), (1, 8), (2, 9)]), &scope(&[(2, 9), (0, 7), (5, 1)]));
+        let matching = match_rows(&scope(&[(0, 7), (1, 8), (2, 9)]), &scope(&[(2, 9), (0, 7), (5, 1)]), true);
         let met: Vec<_> = matching.pairs.iter().map(|pair| (pair.position, pair.reference, pair.device)).collect();
         assert_eq!(met, [(0, 0, 1), (2, 2, 0)]);
         assert_eq!((matching.missing, matching.other_token), (1, 0));
@@ -88,20 +93,29 @@ mod tests {
 
     #[test]
     fn another_token_is_not_the_same_row() {
-        let matching = match_rows(&scope(&[(0, 7), (1, 8)]), &scope(&[(0, 7), (1, 9)]));
+        let matching = match_rows(&scope(&[(0, 7), (1, 8)]), &scope(&[(0, 7), (1, 9)]), true);
         assert_eq!((matching.pairs.len(), matching.missing, matching.other_token), (1, 0, 1));
     }
 
     #[test]
     fn the_first_of_two_rows_at_a_position_counts() {
-        let matching = match_rows(&scope(&[(3, 7), (3, 8)]), &scope(&[(3, 7), (3, 8)]));
+        let matching = match_rows(&scope(&[(3, 7), (3, 8)]), &scope(&[(3, 7), (3, 8)]), true);
         assert_eq!(matching.pairs.len(), 1);
         assert_eq!((matching.pairs[0].reference, matching.pairs[0].device), (0, 0));
     }
 
     #[test]
     fn nothing_matches_nothing() {
-        assert_eq!(match_rows(&scope(&[]), &scope(&[])), Matching::default());
-        assert_eq!(match_rows(&scope(&[(u32::MAX, 1)]), &scope(&[(u32::MAX, 1)])).pairs.len(), 1);
+        assert_eq!(match_rows(&scope(&[]), &scope(&[]), true), Matching::default());
+        assert_eq!(match_rows(&scope(&[(u32::MAX, 1)]), &scope(&[(u32::MAX, 1)]), true).pairs.len(), 1);
+    }
+
+    #[test]
+    fn after_another_token_no_later_row_of_a_causal_scope_is_of_the_same_input() {
+        let (reference, device) = (scope(&[(0, 7), (1, 8), (2, 9)]), scope(&[(0, 7), (1, 6), (2, 9)]));
+        let causal = match_rows(&reference, &device, true);
+        assert_eq!((causal.pairs.len(), causal.other_token), (1, 2));
+        let alone = match_rows(&reference, &device, false);
+        assert_eq!((alone.pairs.len(), alone.other_token), (2, 1));
     }
 }

@@ -80,20 +80,20 @@ pub fn compare_prompt(
     let with_tensors = both.into_iter().filter(|scope| *scope != Scope::TbtFree);
     let scopes = with_tensors.map(|scope| {
         let local = local.filter(|_| scope == Scope::Base).and_then(|local| local.scopes.get(&scope));
-        (scope, compare_scope(reference.scopes.get(&scope), device.scopes.get(&scope), local, settings))
+        (scope, compare_scope(scope, [reference, device].map(|prompt| prompt.scopes.get(&scope)), local, settings))
     });
     PromptComparison { scopes: scopes.collect() }
 }
 
 fn compare_scope(
-    reference: Option<&ScopeTrace>,
-    device: Option<&ScopeTrace>,
+    scope: Scope,
+    [reference, device]: [Option<&ScopeTrace>; 2],
     local: Option<&ScopeTrace>,
     settings: &PromptSettings<'_>,
 ) -> ScopeComparison {
     let absent = ScopeTrace::default();
     let (in_device, reference, device) = (device.is_some(), reference.unwrap_or(&absent), device.unwrap_or(&absent));
-    let Matching { pairs, missing, other_token } = match_rows(reference, device);
+    let Matching { pairs, missing, other_token } = match_rows(reference, device, scope != Scope::TbtSelf);
     let mut comparison = ScopeComparison {
         in_device,
         rows_missing: missing,
@@ -200,6 +200,7 @@ fn logits_row(
     let chooses = metrics.is_some_and(|row| !row.constant);
     let (top1, top5) = if chooses {
         let noise = noise.at(pair.reference, expected);
+        let grid = grid.if_it_holds(found);
         (agreement::top1(expected, found, noise, grid), agreement::top5(expected, found, grid))
     } else {
         (Agreement::Flip, Agreement::Flip)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fidelity_trace::{BlockSite, Site, Status};
-use fidelity_verdict::{BlockError, Coverage, RowResult, ScopeResult, SiteResult};
+use fidelity_verdict::{BlockError, Coverage, Outcome, RowResult, ScopeResult, SiteResult};
 
 use crate::{
     bootstrap::Resamples,
@@ -24,7 +24,8 @@ pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resa
     let conclude = |site: Site| (site, conclude_site(site, prompts, resamples));
     let sites: BTreeMap<Site, SiteResult> = compared.into_iter().map(conclude).collect();
     let coverage = coverage(header, prompts, &sites);
-    let (verdict, reason) = judge(sites.get(&Site::Logits), &coverage, prompts, &header.thresholds);
+    let judged = judge(sites.get(&Site::Logits), &coverage, prompts, &header.thresholds);
+    let (verdict, reason) = only_if_finite(judged, &sites);
     let bad = first_bad_site(&sites, &header.noise_floor, &header.thresholds);
     ScopeResult {
         verdict,
@@ -36,6 +37,21 @@ pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resa
         profile: profile(prompts),
         rows: rows(prompts),
         sites,
+    }
+}
+
+/// Sound logits behind a residual stream of NaNs are not of one computation: that is no pass.
+fn only_if_finite((verdict, reason): (Outcome, String), sites: &BTreeMap<Site, SiteResult>) -> (Outcome, String) {
+    let bad = sites.iter().find(|(_, result)| result.non_finite_rows > 0);
+    match bad.filter(|_| verdict == Outcome::Faithful) {
+        None => (verdict, reason),
+        Some((site, result)) => {
+            let count = result.non_finite_rows;
+            (
+                Outcome::Inconclusive,
+                format!("{site} holds a NaN or an infinity in {count} rows, though logits do not: {reason}"),
+            )
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{Result, Tensor};
 use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
 use fidelity_trace::{Site, in_parallel};
+use sha2::{Digest, Sha256};
 
 /// Minimum and maximum by site.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +16,16 @@ impl Ranges {
     #[must_use]
     pub fn get(&self, site: Site) -> Option<(f32, f32)> {
         self.0.get(&site).copied()
+    }
+
+    /// SHA-256 over sites and ranges.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        let mut hasher = Sha256::new();
+        for (site, (min, max)) in &self.0 {
+            hasher.update(format!("{site} {:08x} {:08x};", min.to_bits(), max.to_bits()));
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn widen(&mut self, site: Site, min: f32, max: f32) {

@@ -19,6 +19,7 @@ pub struct Emulator {
     recipe: Option<Recipe>,
     grids: Grids,
     calibration: String,
+    ranges_sha256: String,
     interventions: Vec<Intervention>,
 }
 
@@ -69,6 +70,7 @@ impl Emulator {
             recipe: Some(recipe),
             grids,
             calibration: calibration.to_owned(),
+            ranges_sha256: ranges.sha256(),
             interventions: Vec::new(),
         })
     }
@@ -84,6 +86,7 @@ impl Emulator {
             recipe: None,
             grids: Grids::default(),
             calibration: String::new(),
+            ranges_sha256: String::new(),
             interventions: Vec::new(),
         })
     }
@@ -103,6 +106,7 @@ impl Emulator {
                 recipe: recipe.name.clone(),
                 recipe_sha256: recipe.sha256.clone(),
                 calibration: self.calibration.clone(),
+                ranges_sha256: self.ranges_sha256.clone(),
             })
         });
         quantisation.into_iter().chain(self.interventions.iter().map(Deviation::from)).collect()

@@ -33,6 +33,8 @@ pub enum Emulation {
         recipe_sha256: String,
         /// Where the activation ranges come from.
         calibration: String,
+        /// SHA-256 of the activation ranges.
+        ranges_sha256: String,
     },
 }
 
@@ -175,13 +177,14 @@ impl From<&Intervention> for Deviation {
 impl From<&Emulation> for Deviation {
     fn from(emulation: &Emulation) -> Self {
         match emulation {
-            Emulation::Quantisation { recipe, recipe_sha256, calibration } => Self {
+            Emulation::Quantisation { recipe, recipe_sha256, calibration, ranges_sha256 } => Self {
                 kind: "emulation".into(),
                 name: "quantisation".into(),
                 parameters: Map::from_iter([
                     ("recipe".into(), Value::from(recipe.as_str())),
                     ("recipe_sha256".into(), Value::from(recipe_sha256.as_str())),
                     ("calibration".into(), Value::from(calibration.as_str())),
+                    ("ranges_sha256".into(), Value::from(ranges_sha256.as_str())),
                 ]),
             },
         }

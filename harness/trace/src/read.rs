@@ -1,8 +1,9 @@
 //! Reading a trace that anyone may have written.
 
 use std::{
-    collections::BTreeMap,
-    fs, io,
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Read},
     path::{Component, Path, PathBuf},
 };
 
@@ -17,6 +18,12 @@ pub type ScopeTrace = ScopeCapture;
 
 /// A manifest larger than this is refused.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// A prompt's file larger than this is refused: 8 GiB hold every site of a long prompt.
+const MAX_PROMPT_BYTES: u64 = 8 << 30;
+
+/// More prompts than this are refused.
+const MAX_PROMPTS: usize = 1 << 16;
 
 /// A trace that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,11 +87,7 @@ impl Trace {
         let path = folder.join("trace.json");
         let io_error = |source| TraceError::Io { path: path.clone(), source };
         let invalid = |reason: String| TraceError::Manifest { path: path.clone(), reason };
-        let size = fs::metadata(&path).map_err(io_error)?.len();
-        if size > MAX_MANIFEST_BYTES {
-            return Err(invalid(format!("{size} bytes, at most {MAX_MANIFEST_BYTES} are read")));
-        }
-        let text = fs::read(&path).map_err(io_error)?;
+        let text = read_file(&path, MAX_MANIFEST_BYTES).map_err(io_error)?;
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
         if manifest.format != FORMAT {
             return Err(invalid(format!("`format` is `{}`, expected `{FORMAT}`", manifest.format)));
@@ -92,7 +95,14 @@ impl Trace {
         if manifest.version != VERSION {
             return Err(invalid(format!("`version` is {}, this program reads version {VERSION}", manifest.version)));
         }
+        if manifest.prompts.len() > MAX_PROMPTS {
+            return Err(invalid(format!("{} prompts, at most {MAX_PROMPTS} are read", manifest.prompts.len())));
+        }
+        let mut seen = BTreeSet::new();
         for prompt in &manifest.prompts {
+            if !seen.insert((&prompt.id, prompt.repeat)) {
+                return Err(invalid(format!("prompt `{}` (repeat {}) stands in it twice", prompt.id, prompt.repeat)));
+            }
             let inside = Path::new(&prompt.file).components().all(|part| matches!(part, Component::Normal(_)));
             if !inside || prompt.file.is_empty() {
                 return Err(invalid(format!(
@@ -123,7 +133,8 @@ impl Trace {
     pub fn prompt(&self, index: usize) -> Result<PromptTrace, TraceError> {
         let record = &self.manifest.prompts[index];
         let path = self.folder.join(&record.file);
-        let bytes = fs::read(&path).map_err(|source| TraceError::Io { path: path.clone(), source })?;
+        let bytes =
+            read_file(&path, MAX_PROMPT_BYTES).map_err(|source| TraceError::Io { path: path.clone(), source })?;
         if let Some(expected) = &record.sha256 {
             let found = hex(&Sha256::digest(&bytes));
             if *expected != found {
@@ -135,6 +146,19 @@ impl Trace {
         }
         parse(&path, &bytes)
     }
+}
+
+/// Reads a regular file of at most `limit` bytes; a device or a pipe has no end.
+fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > limit {
+        let reason = format!("not a regular file of at most {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<PromptTrace, TraceError> {
@@ -175,6 +199,11 @@ fn check_rows(path: &Path, prompt: &PromptTrace) -> Result<(), TraceError> {
                 format!("{scope}/positions"),
                 "missing; every scope needs the position of each row".into(),
             ));
+        }
+        let distinct: BTreeSet<_> = captured.positions.iter().collect();
+        if distinct.len() != rows {
+            let reason = format!("{rows} rows at {} positions, expected each position once", distinct.len());
+            return Err(wrong(format!("{scope}/positions"), reason));
         }
         if captured.token_ids.len() != rows {
             let reason = format!("{} rows, expected {rows} as in `{scope}/positions`", captured.token_ids.len());

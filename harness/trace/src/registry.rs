@@ -26,6 +26,15 @@ pub enum Source {
     Hub(String),
 }
 
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded(name) => write!(f, "embedded:{name}"),
+            Self::Hub(repository) => write!(f, "hub:{repository}"),
+        }
+    }
+}
+
 /// Verdict thresholds of a checkpoint's own. Absent fields keep the defaults.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ThresholdOverrides {

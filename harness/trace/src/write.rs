@@ -87,9 +87,10 @@ impl TraceWriter {
         let differing = [
             ("checkpoint's weights or config", old.checkpoint != self.manifest.checkpoint),
             ("arm", old.arm != self.manifest.arm),
+            ("logits_step", old.logits_step != self.manifest.logits_step),
             ("deviations", old.deviations != self.manifest.deviations),
             ("prompts", mine.len() != its.len() || !mine.iter().zip(its).all(|(a, b)| same(a, b))),
-            ("settings (scopes, taps or new tokens)", old.other != self.manifest.other),
+            ("settings (scopes, taps, new tokens or the ids it is fed)", old.other != self.manifest.other),
         ];
         if let Some((what, _)) = differing.into_iter().find(|(_, differs)| *differs) {
             return Err(WriteError::Different { path: self.folder.clone(), what });

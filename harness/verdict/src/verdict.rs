@@ -143,7 +143,30 @@ impl Verdict {
         if head.version != VERSION {
             return Err(version("version", head.version.to_string(), VERSION.to_string()));
         }
-        serde_json::from_str(text).map_err(json)
+        let verdict: Self = serde_json::from_str(text).map_err(json)?;
+        verdict.check_exit_code(origin)?;
+        Ok(verdict)
+    }
+
+    /// A file that was edited must not turn its verdict into another exit code.
+    fn check_exit_code(&self, origin: &str) -> Result<(), VerdictError> {
+        let expected = self.expect.iter().any(|name| name == self.verdict.name());
+        let possible: &[u8] = match self.verdict {
+            Outcome::Faithful => &[0, 4],
+            Outcome::Degraded | Outcome::Broken if expected => &[0, 4],
+            Outcome::Degraded | Outcome::Broken => &[1],
+            Outcome::Inconclusive => &[3, 4],
+        };
+        if possible.contains(&self.exit_code) {
+            return Ok(());
+        }
+        let expected = format!("{possible:?} for a verdict `{}`", self.verdict);
+        Err(VerdictError::Version {
+            origin: origin.to_owned(),
+            key: "exit_code",
+            found: self.exit_code.to_string(),
+            expected,
+        })
     }
 
     /// The text of verdict.json: the same bytes for the same verdict.

@@ -17,6 +17,15 @@ const CONNECT: Duration = Duration::from_secs(20);
 /// A server that says nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// Whether a commit has a file.
+pub(super) enum Found {
+    There(Remote),
+    /// `for_sure` when the Hub said so itself: a proxy's bare 404 is not to be remembered.
+    Absent {
+        for_sure: bool,
+    },
+}
+
 /// What the Hub says of a file before it is fetched.
 pub(super) struct Remote {
     /// Names the content: the SHA-256 of a large file, a git hash of a small one.
@@ -92,13 +101,16 @@ impl<'a> Client<'a> {
         Ok((commit.to_owned(), answer["id"].as_str().map(str::to_owned)))
     }
 
-    /// What the Hub says of a file; `None` if the commit has no such file.
-    pub(super) fn remote(&self, commit: &str, file: &str) -> Result<Option<Remote>, HubError> {
+    /// What the Hub says of a file.
+    pub(super) fn remote(&self, commit: &str, file: &str) -> Result<Found, HubError> {
         let answer = self.send(&Method::HEAD, &self.file_url(commit, file), 0, false)?;
         let status = answer.response.status();
         if !status.is_success() && !status.is_redirection() {
             return match self.refused(&answer, &refusal::Subject::File { commit, file }) {
-                HubError::NoFile { .. } => Ok(None),
+                HubError::NoFile { .. } => {
+                    let said = text(answer.response.headers(), "x-error-code");
+                    Ok(Found::Absent { for_sure: said.as_deref() == Some("EntryNotFound") })
+                }
                 error => Err(error),
             };
         }
@@ -107,7 +119,7 @@ impl<'a> Client<'a> {
         let length = if status.is_redirection() { None } else { text(headers, "content-length") };
         let size = answer.linked_size.or(length).and_then(|size| size.parse().ok());
         match etag.filter(|etag| super::cache::is_plain_name(etag)) {
-            Some(etag) => Ok(Some(Remote { etag, size })),
+            Some(etag) => Ok(Found::There(Remote { etag, size })),
             None => Err(HubError::NotTheHub {
                 url: self.file_url(commit, file),
                 reason: "came without a usable etag, which names the content in the cache".into(),

@@ -16,7 +16,7 @@ use std::{
 };
 
 use cache::{Known, RepositoryCache, is_plain_name};
-use client::Client;
+use client::{Client, Found};
 use download::Download;
 pub use error::HubError;
 pub use settings::HubSettings;
@@ -158,9 +158,14 @@ fn download_file(
         Known::Absent => return Ok(false),
         Known::Nothing => {}
     }
-    let Some(remote) = client.remote(commit, file)? else {
-        cache.mark_absent(commit, file);
-        return Ok(false);
+    let remote = match client.remote(commit, file)? {
+        Found::There(remote) => remote,
+        Found::Absent { for_sure } => {
+            if for_sure {
+                cache.mark_absent(commit, file);
+            }
+            return Ok(false);
+        }
     };
     if let Some(size) = remote.size {
         progress(&format!("{file}: {}", download::amount(size, None)));

@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 use fidelity_reports::write_all;
-use fidelity_trace::Trace;
+use fidelity_trace::{CheckpointRow, Trace};
 
 use crate::{
     args::CompareArgs,
@@ -16,9 +16,11 @@ use crate::{
 
 pub(crate) fn compare(args: &CompareArgs) -> Result<u8, CliError> {
     let (reference, device) = (Trace::open(&args.reference)?, Trace::open(&args.device)?);
-    // A checkpoint's own thresholds and expectations hold for its traces too.
+    // A checkpoint's own thresholds and expectations hold for its traces too; a name alone proves nothing.
     let registry = resources::registry()?;
-    let row = registry.rows.iter().find(|row| row.name == reference.manifest().checkpoint.name);
+    let checkpoint = &reference.manifest().checkpoint;
+    let own = |row: &&CheckpointRow| row.name == checkpoint.name && row.source.to_string() == checkpoint.source;
+    let row = registry.rows.iter().find(own);
     let helpers = Helpers { row, jobs: available_parallelism().map_or(1, Into::into), ..Helpers::default() };
     let verdict = judge(&reference, &device, &helpers)?;
     let report = match &args.out {

@@ -127,7 +127,11 @@ fn verdict_json_is_reproducible_byte_for_byte_and_survives_a_cut_run() {
 
     let other = desk.fidelity(&[&arguments("one")[..], &["--resume", "--taps", "all"]].concat());
     assert_eq!(other.code, Some(2));
-    assert!(other.stderr.contains("settings (scopes, taps or new tokens) differ"), "{}", other.stderr);
+    assert!(
+        other.stderr.contains("settings (scopes, taps, new tokens or the ids it is fed) differ"),
+        "{}",
+        other.stderr
+    );
 }
 
 #[test]

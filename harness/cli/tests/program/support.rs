@@ -37,7 +37,12 @@ impl Desk {
     /// The same with a Hub.
     pub(crate) fn fidelity_with(&self, endpoint: &str, arguments: &[&str]) -> Answer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fidelity"));
-        command.current_dir(self.0.path()).env("HF_HOME", self.path("hf")).env("HF_ENDPOINT", endpoint).args(arguments);
+        command
+            .current_dir(self.0.path())
+            .env("HF_HOME", self.path("hf"))
+            .env("HF_ENDPOINT", endpoint)
+            .env("FIDELITY_CACHE", self.path("cache"))
+            .args(arguments);
         for variable in ["FIDELITY_DEVICE", "HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE", "SSL_CERT_FILE"] {
             command.env_remove(variable);
         }

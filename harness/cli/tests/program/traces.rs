@@ -42,7 +42,6 @@ fn arms_recorded_apart_compare_as_in_a_run() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
 fn the_documented_python_snippet_writes_a_trace_that_compares() {
     let desk = Desk::new();
     let needs = Command::new("python3").args(["-c", "import numpy, safetensors.numpy"]).output();
@@ -104,4 +103,47 @@ fn a_damaged_trace_is_refused_by_name() {
     fs::write(&manifest, outside.to_string()).expect("writes");
     assert!(compare().stderr.contains("expected a path inside the folder"));
     assert!(desk.fidelity(&["compare", "nowhere", "ref"]).stderr.contains("cannot read nowhere/trace.json"));
+}
+
+#[test]
+fn other_prompts_under_the_same_ids_are_not_compared() {
+    let desk = Desk::new();
+    let text = |first: u32| {
+        (0..16).map(|index| format!("{{\"id\":\"p{index}\",\"token_ids\":[0,{first},{index}]}}\n")).collect::<String>()
+    };
+    for (name, first) in [("one", 40), ("two", 41)] {
+        let prompts = desk.write(&format!("{name}.jsonl"), &text(first));
+        let made = desk.fidelity(&[
+            "reference",
+            "--prompts",
+            prompts.to_str().expect("UTF-8"),
+            "--new-tokens",
+            "2",
+            "--out",
+            name,
+        ]);
+        assert_eq!(made.code, Some(0), "{made:?}");
+    }
+    let compared = desk.fidelity(&["compare", "one", "two"]);
+    assert_eq!(compared.code, Some(2), "16 rows of a shared first token are no evidence: {compared:?}");
+    assert!(compared.stderr.contains("the traces have no prompt in common"), "{}", compared.stderr);
+}
+
+#[test]
+fn a_trace_that_was_cut_short_is_no_pass() {
+    let desk = Desk::new();
+    let made = desk.fidelity(&["reference", "--out", "ref"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let copied = Command::new("cp").args(["-r", "ref", "cut"]).current_dir(desk.path("")).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let manifest = desk.path("cut/trace.json");
+    let mut cut = json(&manifest);
+    cut["complete"] = false.into();
+    for prompt in cut["prompts"].as_array_mut().expect("a list").iter_mut().skip(1) {
+        prompt["status"] = "skipped".into();
+    }
+    fs::write(&manifest, cut.to_string()).expect("writes");
+    let compared = desk.fidelity(&["compare", "ref", "cut", "--quiet"]);
+    assert_eq!(compared.code, Some(3), "{compared:?}");
+    assert!(compared.stdout.contains("15 of 16 prompts were not computed"), "{}", compared.stdout);
 }

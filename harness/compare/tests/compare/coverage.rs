@@ -20,17 +20,17 @@ fn coverage_of(reference: &PromptTrace, device: &PromptTrace) -> Coverage {
 #[test]
 fn every_row_of_the_reference_is_accounted_for() {
     let mut rows = random_rows(1, 6, 8);
-    rows[5][0] = f32::NAN;
+    rows[3][0] = f32::NAN;
     let reference = base_logits(&rows);
     let device = edited(&base_logits(&random_rows(1, 6, 8)), |scope| {
         scope.positions[0] = 77;
-        scope.token_ids[1] = 77;
+        scope.token_ids[4] = 77;
     });
     let coverage = coverage_of(&reference, &device);
     let counted = (coverage.rows_compared, coverage.rows_missing, coverage.rows_other_token);
-    assert_eq!((counted, coverage.rows_reference_not_finite), ((3, 1, 1), 1));
+    assert_eq!((counted, coverage.rows_reference_not_finite), ((2, 1, 2), 1));
     assert_eq!((coverage.prompts_compared, coverage.prompts_missing), (1, 0));
-    let note = "base: 1 row not compared, the arm was fed another token there than the reference";
+    let note = "base: 2 rows not compared, the arm was fed another token there or before";
     assert_eq!(verdict_of(&reference, &device).notes[0], note);
 }
 
@@ -177,7 +177,51 @@ fn a_nan_in_a_hidden_site_is_a_finding_although_the_logits_are_fine() {
     let trace = prompt([(Scope::Base, scope(&[(RESID, rows.clone()), (Site::Logits, rows)]))]);
     let device = edited(&trace, |scope| scope.sites.get_mut(&RESID).expect("there").values[0] = f32::NAN);
     let found = verdict_of(&trace, &device);
-    assert_eq!((found.verdict, base(&found).first_bad_site), (Outcome::Faithful, Some(RESID)));
+    assert_eq!((found.verdict, found.exit_code, base(&found).first_bad_site), (Outcome::Inconclusive, 3, Some(RESID)));
     assert_eq!(base(&found).sites[&RESID].non_finite_rows, 1);
     assert_eq!(base(&found).profile.sites[&RESID][..2], [None, Some(0.0)]);
+}
+
+#[test]
+fn a_pass_needs_every_prompt() {
+    let trace = base_logits(&random_rows(1, 20, 8));
+    let concluded = |change: &dyn Fn(&mut fidelity_compare::Header)| {
+        let mut header = header(2);
+        change(&mut header);
+        let found = fidelity_compare::conclude(header, vec![measure(&trace, &trace), Default::default()]);
+        (found.verdict, found.exit_code)
+    };
+    assert_eq!(concluded(&|header| header.device_not_computed.skipped = 1), (Outcome::Inconclusive, 3), "cut short");
+    assert_eq!(concluded(&|header| header.reference_not_computed.failed = 1), (Outcome::Inconclusive, 3));
+    assert_eq!(concluded(&|_| ()), (Outcome::Faithful, 0));
+}
+
+#[test]
+fn an_expectation_does_not_excuse_a_crash() {
+    let reference = base_logits(&random_rows(1, 20, 8));
+    let device = base_logits(&random_rows(2, 20, 8));
+    let mut header = header(2);
+    header.expect = vec!["broken".into()];
+    header.device_not_computed.failed = 1;
+    let found = fidelity_compare::conclude(header, vec![measure(&reference, &device), Default::default()]);
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Broken, 4));
+}
+
+#[test]
+fn a_scope_that_the_arm_lost_is_named() {
+    let logits = || scope(&[(Site::Logits, random_rows(1, 20, 8))]);
+    let reference = prompt([(Scope::Base, logits()), (Scope::Tbt, logits())]);
+    let found = verdict_of(&reference, &prompt([(Scope::Base, logits())]));
+    assert_eq!(found.notes, ["the arm holds no tbt, which the reference does: not compared"]);
+}
+
+#[test]
+fn a_share_of_the_rows_is_said_with_the_verdict() {
+    let rows = random_rows(1, 30, 8);
+    let last = edited(&base_logits(&rows[10..]), |scope| {
+        scope.positions = (10..30).collect();
+        scope.token_ids = (10..30).collect();
+    });
+    let found = verdict_of(&base_logits(&rows), &last);
+    assert_eq!(found.reason, "base: Pearson 1.0000, top-1 1.000 (20 of 30 rows compared)");
 }
