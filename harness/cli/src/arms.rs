@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fidelity_emulator::{Emulator, Recipe, calibrate};
 use fidelity_references::{Decoder, Reference};
-use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, record};
+use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -115,8 +115,7 @@ pub(crate) fn record_emulator(
     manifest.deviations = emulator.deviations();
     manifest.logits_step = emulator.logits_step();
     let fed = Sha256::digest(json!(continuations).to_string());
-    let fed: String = fed.iter().map(|byte| format!("{byte:02x}")).collect();
-    manifest.other.insert("continuations_sha256".into(), Value::from(fed));
+    manifest.other.insert("continuations_sha256".into(), Value::from(hex(&fed)));
     record_subject(emulator, manifest, Some(continuations), inputs, target, progress)
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use fidelity_references::ENGINE_VERSION;
-use fidelity_trace::{Manifest, Status, Trace, write_atomically};
+use fidelity_trace::{Manifest, Status, Trace, hex, write_atomically};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -47,8 +47,7 @@ pub(crate) fn place(manifest: &Manifest) -> Option<PathBuf> {
         "settings": manifest.other,
         "prompts": prompts,
     });
-    let key: String = Sha256::digest(identity.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(folder()?.join(key))
+    Some(folder()?.join(hex(&Sha256::digest(identity.to_string()))))
 }
 
 /// Lays a kept trace into `target`, if there is a whole one. An entry that is not is deleted and counts as none.

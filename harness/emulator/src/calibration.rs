@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
-use fidelity_trace::{Site, in_parallel};
+use fidelity_trace::{Site, hex, in_parallel};
 use sha2::{Digest, Sha256};
 
 /// Minimum and maximum by site.
@@ -25,7 +25,7 @@ impl Ranges {
         for (site, (min, max)) in &self.0 {
             hasher.update(format!("{site} {:08x} {:08x};", min.to_bits(), max.to_bits()));
         }
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hasher.finalize())
     }
 
     fn widen(&mut self, site: Site, min: f32, max: f32) {

@@ -1,6 +1,6 @@
 //! Recipes, first form: model scripts (`.alls`) of one `quantization_param` line that covers every layer.
 
-use fidelity_trace::Site;
+use fidelity_trace::{Site, hex};
 use sha2::{Digest, Sha256};
 
 /// Bits of activations and weights: `a16_w8`.
@@ -94,7 +94,7 @@ impl Recipe {
             })?);
         }
         let precision = precision.ok_or_else(|| RecipeError::Empty { file: file.to_owned() })?;
-        let sha256 = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex(&Sha256::digest(text.as_bytes()));
         Ok(Self { name: name.to_owned(), sha256, precision })
     }
 

@@ -1,4 +1,4 @@
-//! Writing without ever leaving a half file under a final name.
+//! Writing without ever leaving a half file under a final name, and hashes as text.
 
 use std::{
     io::{self, Write},
@@ -29,4 +29,10 @@ fn share(file: &std::fs::File) -> io::Result<()> {
 #[cfg(not(unix))]
 fn share(_: &std::fs::File) -> io::Result<()> {
     Ok(())
+}
+
+/// Bytes as lower-case hexadecimal digits, as hashes are written everywhere.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -21,7 +21,7 @@ mod write;
 
 pub use capture::{Capture, Rows, ScopeCapture, Tensor};
 pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
-pub use disk::write_atomically;
+pub use disk::{hex, write_atomically};
 pub use manifest::{Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, PromptRecord, Status, VERSION};
 pub use names::nearest;
 pub use parallel::in_parallel;

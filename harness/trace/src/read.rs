@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use sha2::{Digest, Sha256};
 
-use crate::{FORMAT, Manifest, Scope, Site, Tensor, VERSION, capture::ScopeCapture, write::hex};
+use crate::{FORMAT, Manifest, Scope, Site, Tensor, VERSION, capture::ScopeCapture, disk::hex};
 
 /// One scope of a stored prompt.
 pub type ScopeTrace = ScopeCapture;

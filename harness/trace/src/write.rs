@@ -9,8 +9,9 @@ use safetensors::{Dtype, tensor::TensorView};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Capture, Generated, Manifest, PromptRecord, Scope, Status, Trace, TraceError, capture::ScopeCapture,
-    disk::write_atomically,
+    Capture, Generated, Manifest, PromptRecord, Scope, Status, Trace, TraceError,
+    capture::ScopeCapture,
+    disk::{hex, write_atomically},
 };
 
 /// Why a trace could not be written.
@@ -165,10 +166,6 @@ impl TraceWriter {
         text.push(b'\n');
         write_atomically(&path, &text).map_err(|source| WriteError::Io { path, source })
     }
-}
-
-pub(crate) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One tensor as bytes: name, dtype, shape, little-endian values.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use fidelity_trace::hex;
 use sha2::{Digest, Sha256};
 use ureq::{
     Body,
@@ -189,7 +190,7 @@ impl Download<'_> {
             }
             hasher.update(&buffer[..read]);
         }
-        let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let found = hex(&hasher.finalize());
         if found.eq_ignore_ascii_case(expected) {
             return Ok(());
         }

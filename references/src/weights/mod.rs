@@ -15,6 +15,7 @@ use std::{
 };
 
 use candle_core::Tensor;
+use fidelity_trace::hex;
 use sha2::{Digest, Sha256};
 
 use crate::{CheckpointError, gguf::Gguf};
@@ -196,7 +197,7 @@ impl WeightFiles {
                 hash(&mut hasher, gguf.source(), &file)?;
             }
         }
-        Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(&hasher.finalize()))
     }
 
     fn stored_name<'a>(&self, name: &'a str) -> &'a str {

@@ -245,5 +245,5 @@ fn ranged(asked: &Asked, bytes: &[u8]) -> Reply {
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    fidelity_trace::hex(&Sha256::digest(bytes))
 }
