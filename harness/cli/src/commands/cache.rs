@@ -17,7 +17,7 @@ pub(crate) fn cache(args: &CacheArgs) -> Result<u8, CliError> {
     if args.prune {
         let before = now.checked_sub(DAY.saturating_mul(args.older_than_days)).unwrap_or(SystemTime::UNIX_EPOCH);
         let deleted = prune(&folder, before)?;
-        print(&format!("deleted {} references, {}, from {}\n", deleted.len(), total(&deleted), folder.display()));
+        print(&format!("deleted {} from {}\n", total(&deleted), folder.display()));
         return Ok(0);
     }
     let entries = entries(&folder);
@@ -28,13 +28,16 @@ pub(crate) fn cache(args: &CacheArgs) -> Result<u8, CliError> {
         let size = size(entry.size_bytes);
         text.push_str(&format!("{:<24} {:>7} {size:>10}  {age}\n", entry.checkpoint, entry.prompts));
     }
-    text.push_str(&format!("{} references, {}, in {}\n", entries.len(), total(&entries), folder.display()));
+    text.push_str(&format!("{} in {}\n", total(&entries), folder.display()));
     print(&text);
     Ok(0)
 }
 
+/// `2 references, 24 MB`
 fn total(entries: &[Entry]) -> String {
-    size(entries.iter().map(|entry| entry.size_bytes).sum())
+    let plural = if entries.len() == 1 { "" } else { "s" };
+    let size = size(entries.iter().map(|entry| entry.size_bytes).sum());
+    format!("{} reference{plural}, {size},", entries.len())
 }
 
 fn size(bytes: u64) -> String {

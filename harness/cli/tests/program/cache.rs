@@ -57,8 +57,8 @@ fn the_cache_is_listed_and_pruned() {
     assert!(desk.fidelity(&["cache"]).stdout.contains("0 references, 0 kB"));
     run(&desk, "one", &[]);
     let listed = desk.fidelity(&["cache"]).stdout;
-    assert!(listed.contains("llama-gqa") && listed.contains("1 references"), "{listed}");
+    assert!(listed.contains("llama-gqa") && listed.contains("1 reference, "), "{listed}");
     assert!(desk.fidelity(&["cache", "--prune", "--older-than-days", "1"]).stdout.starts_with("deleted 0 references"));
-    assert!(desk.fidelity(&["cache", "--prune"]).stdout.starts_with("deleted 1 references"));
+    assert!(desk.fidelity(&["cache", "--prune"]).stdout.starts_with("deleted 1 reference, "));
     assert!(desk.path("one/reference/trace.json").is_file(), "runs keep their traces");
 }
