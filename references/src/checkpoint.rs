@@ -83,7 +83,9 @@ impl Checkpoint {
             weights_sha256: Some(weights.sha256()?),
             config: config::object(&config, &file("config.json"))?.into(),
         };
-        Ok(Self { identity, architecture, tokenizer, files, warnings: weights.warnings().to_vec() })
+        let bos = bos_contradiction(folder, tokenizer.as_ref(), architecture.bos)?;
+        let warnings = weights.warnings().iter().cloned().chain(bos).collect();
+        Ok(Self { identity, architecture, tokenizer, files, warnings })
     }
 
     /// Reads a GGUF file. Text prompts need the model's tokenizer.json beside it; without, only prompts given as ids can be
@@ -198,4 +200,25 @@ fn without_tokenizer(gguf: &Path) -> CheckpointError {
 
 fn optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CheckpointError> {
     path.exists().then(|| read_bounded(path, limit)).transpose()
+}
+
+/// A warning where tokenizer_config.json says something else about BOS than tokenizer.json does, which is what is run:
+/// some tokenizer classes follow the former.
+fn bos_contradiction(
+    folder: &Path,
+    tokenizer: Option<&Tokenizer>,
+    bos: Option<u32>,
+) -> Result<Option<String>, CheckpointError> {
+    let (Some(tokenizer), Some(bos)) = (tokenizer, bos) else { return Ok(None) };
+    let name = "tokenizer_config.json";
+    let Some(bytes) = optional(&folder.join(name), MAX_CONFIG_BYTES)? else { return Ok(None) };
+    let said = config::object(&bytes, name)?.get("add_bos_token").and_then(Value::as_bool);
+    let done = tokenizer.encode("a", BosConvention::Tokenizer, None)?.first() == Some(&bos);
+    Ok(said.filter(|said| *said != done).map(|said| {
+        let adds = if done { "puts BOS before a text" } else { "puts no BOS before a text" };
+        format!(
+            "{name} says add_bos_token = {said}, but tokenizer.json {adds}; tokenizer.json is followed. If the model was \
+             made otherwise, set `bos` in its row of checkpoints.toml"
+        )
+    }))
 }

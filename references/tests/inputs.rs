@@ -145,3 +145,18 @@ fn a_tokenizer_with_more_ids_than_the_embedding_is_refused() {
     let error = damaged(|folder| fs::write(folder.join("tokenizer.json"), "{}").expect("writes"));
     assert!(error.contains("not a tokenizer this program can read"), "{error}");
 }
+
+#[test]
+fn a_contradiction_about_bos_is_a_warning() {
+    let tokenizer = json!({"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}});
+    let warnings = |said: bool| {
+        let folder = copy();
+        fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).expect("writes");
+        fs::write(folder.path().join("tokenizer_config.json"), json!({"add_bos_token": said}).to_string())
+            .expect("writes");
+        Checkpoint::open(folder.path(), "test").expect("supported").warnings().to_vec()
+    };
+    assert!(warnings(false).is_empty());
+    let found = warnings(true);
+    assert!(found.len() == 1 && found[0].contains("add_bos_token = true, but tokenizer.json puts no BOS"), "{found:?}");
+}
