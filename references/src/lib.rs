@@ -26,7 +26,7 @@ pub use error::CheckpointError;
 pub use hub::{HubError, HubSettings, Snapshot, fetch};
 pub use local::local_blocks;
 pub use reference::Reference;
-pub use scopes::{OFFERED, TOGETHER, run_scopes};
+pub use scopes::{TOGETHER, run_scopes};
 pub use taps::TapCollector;
 pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;

@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor};
 use fidelity_trace::{Arm, ArmKind, Capture, Request, Scope, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
 
-use crate::{Decoder, Instrument, OFFERED, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
+use crate::{Decoder, Instrument, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
 
 /// The judge.
 pub struct Reference {
@@ -51,10 +51,6 @@ impl Subject for Reference {
             ("noise_measured".to_owned(), Value::from(self.float64.is_some())),
         ]);
         Arm { kind: ArmKind::Reference, name: "float32".into(), detail }
-    }
-
-    fn scopes(&self) -> &[Scope] {
-        &OFFERED
     }
 
     fn together(&self) -> usize {

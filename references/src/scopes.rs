@@ -11,9 +11,6 @@ use crate::{
     taps::{KeyLayout, TappedChunk},
 };
 
-/// The scopes a decoder on the host can run.
-pub const OFFERED: [Scope; 5] = Scope::ALL;
-
 /// Prompts computed in lockstep: enough that weights are read seldom, few enough that captures fit in memory.
 pub const TOGETHER: usize = 8;
 

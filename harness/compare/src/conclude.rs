@@ -190,12 +190,11 @@ fn excused(verdict: Outcome, expected: bool) -> bool {
 }
 
 fn exit_code(verdict: Outcome, expected: bool, header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> ExitCode {
-    let would_pass = verdict == Outcome::Faithful || excused(verdict, expected);
+    // Whatever was computed, a crash is no pass.
+    let pass = if header.device_not_computed.failed > 0 { ExitCode::Device } else { ExitCode::Pass };
     match verdict {
-        // Whatever was computed, a crash is no pass.
-        _ if would_pass && header.device_not_computed.failed > 0 => ExitCode::Device,
-        _ if would_pass => ExitCode::Pass,
-        Outcome::Faithful => ExitCode::Pass,
+        Outcome::Faithful => pass,
+        Outcome::Degraded | Outcome::Broken if expected => pass,
         Outcome::Degraded | Outcome::Broken => ExitCode::FidelityFailure,
         Outcome::Inconclusive if device_failed(header, scopes) => ExitCode::Device,
         Outcome::Inconclusive => ExitCode::Inconclusive,

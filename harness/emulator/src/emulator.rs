@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_references::{
-    Checkpoint, CheckpointError, Decoder, Instrument, OFFERED, Part, TOGETHER, WeightKind, Wiring, run_scopes,
+    Checkpoint, CheckpointError, Decoder, Instrument, Part, TOGETHER, WeightKind, Wiring, run_scopes,
 };
-use fidelity_trace::{
-    Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Scope, Site, Subject, SubjectError,
-};
+use fidelity_trace::{Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
 
 use crate::{Grid, Ranges, Recipe, quantise_rows};
@@ -155,10 +153,6 @@ impl Subject for Emulator {
         let precision = self.recipe.as_ref().map_or_else(|| "float32".into(), |recipe| recipe.precision.to_string());
         let detail = Map::from_iter([("precision".to_owned(), Value::from(precision))]);
         Arm { kind: ArmKind::Emulator, name: name.into(), detail }
-    }
-
-    fn scopes(&self) -> &[Scope] {
-        &OFFERED
     }
 
     fn together(&self) -> usize {

@@ -58,11 +58,15 @@ fn record_group(
     writer: &Mutex<TraceWriter>,
     group: &[usize],
 ) -> Result<(), WriteError> {
-    let prompts = locked(writer).manifest().prompts.clone();
+    let token_ids: Vec<Vec<u32>> = {
+        let writer = locked(writer);
+        group.iter().map(|index| writer.manifest().prompts[*index].token_ids.clone()).collect()
+    };
     let requests: Vec<_> = group
         .iter()
-        .map(|index| Request {
-            token_ids: &prompts[*index].token_ids,
+        .zip(&token_ids)
+        .map(|(index, token_ids)| Request {
+            token_ids,
             scopes: recording.scopes,
             continuation: recording.continuations.map(|all| all[*index].as_slice()),
             new_tokens: recording.new_tokens,

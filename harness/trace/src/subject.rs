@@ -20,9 +20,6 @@ pub trait Subject {
     /// Who this is, as the trace records it.
     fn arm(&self) -> Arm;
 
-    /// The scopes it can run.
-    fn scopes(&self) -> &[Scope];
-
     /// How many prompts it likes to compute together; at least 1.
     fn together(&self) -> usize {
         1

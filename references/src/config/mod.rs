@@ -219,12 +219,6 @@ impl Architecture {
             _ => self.max_positions,
         }
     }
-
-    /// Query heads that share one kv head.
-    #[must_use]
-    pub fn group(&self) -> usize {
-        self.query_heads / self.kv_heads
-    }
 }
 
 pub(crate) fn object(bytes: &[u8], file: &str) -> Result<Map<String, Value>, CheckpointError> {
