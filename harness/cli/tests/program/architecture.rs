@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crate and what of ours it may use, as docs/ARCHITECTURE.md says. A new edge changes both.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("fidelity-trace", &[]),
     ("fidelity-verdict", &["fidelity-trace"]),
+    ("fidelity-device", &["fidelity-trace"]),
     ("fidelity-references", &["fidelity-trace"]),
     ("fidelity-emulator", &["fidelity-references", "fidelity-trace"]),
     ("fidelity-compare", &["fidelity-trace", "fidelity-verdict"]),
@@ -16,6 +17,7 @@ const EDGES: [(&str, &[&str]); 8] = [
         "fidelity",
         &[
             "fidelity-compare",
+            "fidelity-device",
             "fidelity-emulator",
             "fidelity-references",
             "fidelity-reports",
@@ -27,7 +29,8 @@ const EDGES: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates that must stay free of tensors.
-const WITHOUT_CANDLE: [&str; 4] = ["fidelity-trace", "fidelity-verdict", "fidelity-compare", "fidelity-reports"];
+const WITHOUT_CANDLE: [&str; 5] =
+    ["fidelity-trace", "fidelity-verdict", "fidelity-device", "fidelity-compare", "fidelity-reports"];
 
 #[test]
 fn crates_use_only_what_the_architecture_allows() {

@@ -1,0 +1,1 @@
+//! What comes from a device: compiled models and dumps of other tools. Builds without a tensor library.
