@@ -2,9 +2,15 @@
 
 use candle_core::{Result, Tensor};
 use fidelity_trace::{Arm, ArmKind, Capture, Request, Scope, Site, Subject, SubjectError};
+use rayon::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::{Decoder, Instrument, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
+use crate::{
+    Decoder, Instrument, Part, Wiring,
+    noise::{self, MEASURED_TOGETHER},
+    run_scopes,
+    scopes::TOGETHER,
+};
 
 /// The judge.
 pub struct Reference {
@@ -23,12 +29,10 @@ impl Instrument for Untouched {
 
 impl Reference {
     /// A reference that also computes every prompt in float64 and says how far float32 is from it.
-    ///
-    /// # Errors
-    /// Out of memory.
-    pub fn with_noise(decoder: Decoder) -> Result<Self> {
-        let float64 = Some(decoder.to_float64()?);
-        Ok(Self { decoder, float64 })
+    #[must_use]
+    pub fn with_noise(decoder: Decoder) -> Self {
+        let float64 = Some(decoder.to_float64());
+        Self { decoder, float64 }
     }
 
     /// A reference that does not measure its own noise.
@@ -60,8 +64,9 @@ impl Subject for Reference {
     fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> std::result::Result<(), SubjectError> {
         run_scopes(&self.decoder, &Wiring::default(), &mut Untouched, requests, captures)?;
         let Some(decoder) = &self.float64 else { return Ok(()) };
-        requests.iter().zip(captures).try_for_each(|(request, capture)| {
-            noise::measure(decoder, request, capture)
+        let groups = requests.par_chunks(MEASURED_TOGETHER).zip(captures.par_chunks_mut(MEASURED_TOGETHER));
+        groups.try_for_each(|(requests, captures)| {
+            noise::measure(decoder, requests, captures)
                 .map_err(|error| SubjectError { scope: Scope::Base, message: format!("in float64: {error}") })
         })
     }

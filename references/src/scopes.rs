@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Prompts computed in lockstep: enough that weights are read seldom, few enough that captures fit in memory.
-pub const TOGETHER: usize = 8;
+pub const TOGETHER: usize = 16;
 
 /// Runs the requested scopes of every request into the capture beside it. `numerics` sees every site before the taps do.
 /// All requests ask for the same scopes and as many new tokens.

@@ -68,11 +68,7 @@ impl Quantisation {
 
 pub(crate) fn reference(inputs: &Inputs, noise: bool) -> Result<Reference, CliError> {
     let decoder = inputs.checkpoint.decoder(&|_, tensor| Ok(tensor))?;
-    if !noise {
-        return Ok(Reference::without_noise(decoder));
-    }
-    Reference::with_noise(decoder)
-        .map_err(|source| CliError::Compute { what: "the float64 twin of the reference", source })
+    Ok(if noise { Reference::with_noise(decoder) } else { Reference::without_noise(decoder) })
 }
 
 /// A trace to be written.

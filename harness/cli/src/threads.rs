@@ -9,7 +9,7 @@ use std::env;
 
 use crate::args::{Command, PromptArgs};
 
-const VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+const VARIABLES: [&str; 1] = ["CANDLE_NUM_THREADS"];
 
 /// Does not return if the program was replaced.
 pub(crate) fn one_a_job(command: &Command) {

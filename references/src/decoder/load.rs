@@ -1,9 +1,11 @@
 //! From weight files to a decoder: which tensor is what, by the names each family gives them.
 
-use candle_core::{Result as CandleResult, Tensor};
+use std::sync::Arc;
+
+use candle_core::{DType, Result as CandleResult, Tensor};
 
 use super::{
-    Block, Decoder, WeightKind,
+    Block, Decoder, Embedding, WeightKind, Weights,
     attention::Attention,
     operations::{Linear, Norm},
 };
@@ -33,7 +35,9 @@ impl Decoder {
         } else {
             loader.raw("lm_head.weight", &[a.vocabulary, a.hidden])?
         };
-        let head = Linear::new(loader.transformed(WeightKind::Head, head)?, None);
+        let head = loader.transformed(WeightKind::Head, head)?;
+        let embedding = if head.id() == embedding.id() { Embedding::Head } else { Embedding::Table(embedding) };
+        let head = loader.turned("the output head", head, None)?;
         let positions = match a.rope {
             Some(_) => None,
             None => Some(loader.raw(&loader.names.positions(), &[a.max_positions, a.hidden])?),
@@ -41,7 +45,8 @@ impl Decoder {
         let positions = positions.map(|rows| loader.transformed(WeightKind::Embedding, rows)).transpose()?;
         let blocks = (0..a.blocks).map(|index| loader.block(index)).collect::<Result<_>>()?;
         let final_norm = loader.norm(&loader.names.final_norm(), a.hidden)?;
-        Ok(Self { architecture: a.clone(), embedding, positions, blocks, final_norm, head })
+        let weights = Weights { architecture: a.clone(), embedding, positions, blocks, final_norm, head };
+        Ok(Self { weights: Arc::new(weights), dtype: DType::F32 })
     }
 }
 
@@ -123,7 +128,11 @@ impl Loader<'_> {
         let weight = self.transformed(WeightKind::Linear, weight)?;
         let bias = bias.then(|| self.raw(&format!("{name}.bias"), &[out])).transpose()?;
         let bias = bias.map(|bias| self.transformed(WeightKind::Bias, bias)).transpose()?;
-        Ok(Linear::new(weight, bias))
+        self.turned(name, weight, bias)
+    }
+
+    fn turned(&self, name: &str, weight: Tensor, bias: Option<Tensor>) -> Result<Linear> {
+        Linear::new(&weight, bias).map_err(CheckpointError::computing(name))
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Norm> {
@@ -185,7 +194,7 @@ impl Loader<'_> {
             self.weights.ignore(&name(self, buffer));
         }
         let fused = self.conv1d(&name(self, "attn.c_attn"), 3 * a.hidden, a.hidden)?;
-        let part = |index| fused.rows(index * a.hidden, a.hidden).map_err(CheckpointError::computing("q, k and v"));
+        let part = |index| fused.channels(index * a.hidden, a.hidden).map_err(CheckpointError::computing("q, k and v"));
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let o = self.conv1d(&name(self, "attn.c_proj"), a.hidden, a.hidden)?;
         let up = self.conv1d(&name(self, "mlp.c_fc"), a.mlp, a.hidden)?;

@@ -3,20 +3,24 @@
 
 mod attention;
 mod cache;
+mod kernels;
 mod load;
 mod operations;
 mod rope;
 mod wiring;
 
 pub use cache::Cache;
+pub(crate) use kernels::Values;
 pub use wiring::Wiring;
+
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Site};
 
 use crate::{Activation, Architecture, Layer};
 use attention::Attention;
-use operations::{Linear, Norm};
+use operations::{Linear, Norm, add};
 use rope::RopeTable;
 
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
@@ -95,13 +99,37 @@ pub struct Feed<'a> {
 
 /// A checkpoint ready to compute.
 pub struct Decoder {
+    weights: Arc<Weights>,
+    dtype: DType,
+}
+
+/// Everything read from the weight files, in float32.
+struct Weights {
     architecture: Architecture,
-    embedding: Tensor,
+    embedding: Embedding,
     /// Learned positions, `[position, hidden]`, where there is no RoPE.
     positions: Option<Tensor>,
     blocks: Vec<Block>,
     final_norm: Norm,
     head: Linear,
+}
+
+/// Where rows of token embeddings are read.
+enum Embedding {
+    /// A table of its own, `[vocabulary, hidden]`.
+    Table(Tensor),
+    /// The head's weights: they are the same, and kept once.
+    Head,
+}
+
+impl Weights {
+    /// Embeddings of tokens, `[token, hidden]`.
+    fn embed(&self, token_ids: &Tensor) -> Result<Tensor> {
+        match &self.embedding {
+            Embedding::Table(table) => table.index_select(token_ids, 0),
+            Embedding::Head => self.head.turned().index_select(token_ids, 1)?.t()?.contiguous(),
+        }
+    }
 }
 
 struct Block {
@@ -116,32 +144,22 @@ struct Block {
 }
 
 impl Decoder {
-    /// The same decoder computing in float64 from the same float32 weights.
-    ///
-    /// # Errors
-    /// Out of memory.
-    pub fn to_float64(&self) -> Result<Self> {
-        let blocks = self.blocks.iter().map(|block| block.to_dtype(DType::F64));
-        Ok(Self {
-            architecture: self.architecture.clone(),
-            embedding: self.embedding.to_dtype(DType::F64)?,
-            positions: self.positions.as_ref().map(|rows| rows.to_dtype(DType::F64)).transpose()?,
-            blocks: blocks.collect::<Result<_>>()?,
-            final_norm: self.final_norm.to_dtype(DType::F64)?,
-            head: self.head.to_dtype(DType::F64)?,
-        })
+    /// The same decoder computing in float64 from the same float32 weights, which both share.
+    #[must_use]
+    pub fn to_float64(&self) -> Self {
+        Self { weights: self.weights.clone(), dtype: DType::F64 }
     }
 
     /// The architecture.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {
-        &self.architecture
+        &self.weights.architecture
     }
 
     /// The dtype computed in.
     #[must_use]
     pub fn dtype(&self) -> DType {
-        self.embedding.dtype()
+        self.dtype
     }
 
     /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`.
@@ -170,14 +188,17 @@ impl Decoder {
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
-        let rows = |table: &Tensor, indices: Vec<u32>| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
-        let mut residual = rows(&self.embedding, every(|feed| feed.chunk.token_ids.to_vec()))?;
-        if let Some(positions) = &self.positions {
-            residual = (residual + rows(positions, every(|feed| feed.chunk.positions.to_vec()))?)?;
+        let indices = |values: Vec<u32>| Tensor::new(values, &Device::Cpu);
+        let weights = &*self.weights;
+        let tokens = indices(every(|feed| feed.chunk.token_ids.to_vec()))?;
+        let mut residual = weights.embed(&tokens)?.to_dtype(self.dtype)?;
+        if let Some(positions) = &weights.positions {
+            let rows = positions.index_select(&indices(every(|feed| feed.chunk.positions.to_vec()))?, 0)?;
+            residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
         }
         let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
         let rope = self.rope_table(feeds)?;
-        for index in 0..self.blocks.len() {
+        for index in 0..weights.blocks.len() {
             residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
         }
         for Feed { chunk, cache } in feeds {
@@ -185,8 +206,8 @@ impl Decoder {
                 cache.advance(chunk.positions);
             }
         }
-        let normed = instrument.at(Site::FinalNorm, Part::All, self.final_norm.apply(&residual)?)?;
-        instrument.at(Site::Logits, Part::All, self.head.apply(&normed)?)
+        let normed = instrument.at(Site::FinalNorm, Part::All, weights.final_norm.apply(&residual)?)?;
+        instrument.at(Site::Logits, Part::All, weights.head.apply(&normed)?)
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.
@@ -208,7 +229,7 @@ impl Decoder {
 
     fn rope_table(&self, feeds: &[Feed<'_>]) -> Result<Option<RopeTable>> {
         let positions: Vec<&[u32]> = feeds.iter().map(|feed| feed.chunk.positions).collect();
-        self.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype())).transpose()
+        self.weights.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype)).transpose()
     }
 
     fn through_block(
@@ -220,35 +241,21 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let block = &self.blocks[index];
+        let block = &self.weights.blocks[index];
         let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
         let normed = site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?;
         let added = block.attention.apply(index, &normed, feeds, rope, &wiring.block(index as u32), &mut site)?;
         let mut at = |name, tensor| site(name, Part::All, tensor);
-        let middle = at(BlockSite::ResidMid, (input + added)?)?;
+        let middle = at(BlockSite::ResidMid, add(&input, &added)?)?;
         let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
         let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
         let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
         let act = match gate {
-            Some(gate) => (block.activation.apply(&gate)? * up)?,
+            Some(gate) => block.activation.gated(&gate, &up)?,
             None => block.activation.apply(&up)?,
         };
         let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;
-        at(BlockSite::ResidPost, (middle + added)?)
-    }
-}
-
-impl Block {
-    fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        Ok(Self {
-            attn_norm: self.attn_norm.to_dtype(dtype)?,
-            attention: self.attention.to_dtype(dtype)?,
-            mlp_norm: self.mlp_norm.to_dtype(dtype)?,
-            gate: self.gate.as_ref().map(|gate| gate.to_dtype(dtype)).transpose()?,
-            up: self.up.to_dtype(dtype)?,
-            down: self.down.to_dtype(dtype)?,
-            activation: self.activation,
-        })
+        at(BlockSite::ResidPost, add(&middle, &added)?)
     }
 }

@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::wiring::RopePairs;
+use super::{kernels, wiring::RopePairs};
 use crate::{Rope, RopeScaling};
 
 /// cos and sin of the positions of all chunks, `[position, 1, rotated dimensions / 2]`.
@@ -56,6 +56,7 @@ impl RopeTable {
             Ok((first, second))
         };
         match pairs {
+            RopePairs::HalfSplit if x.dtype() == DType::F32 => kernels::rotate(x, &self.cos, &self.sin),
             RopePairs::HalfSplit => {
                 let (first, second) = rotated(&x.narrow(2, 0, half)?, &x.narrow(2, half, half)?)?;
                 Tensor::cat(&[first, second], 2)
