@@ -6,7 +6,7 @@ use candle_core::{Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
 use crate::{
-    Chunk, Decoder, Feed, Instrument, Part, RopeScaling, Visibility, Wiring,
+    Chunk, Decoder, Feed, Instrument, Part, Visibility, Wiring,
     taps::{KeyLayout, own_part},
 };
 
@@ -18,11 +18,9 @@ pub(crate) const MEASURED_TOGETHER: usize = 4;
 
 /// Fills `noise_floor` and `logits_noise` of captured prompts. `decoder` computes in float64.
 pub(crate) fn measure(decoder: &Decoder, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<()> {
-    // Under dynamic RoPE the angles of a step depend on how far it reaches: one pass over all would compute other ones.
-    let scaling = decoder.architecture().rope.as_ref().map(|rope| &rope.scaling);
-    let one_table = !matches!(scaling, Some(RopeScaling::Dynamic { .. }));
+    let one_pass = decoder.architecture().angles_are_fixed();
     let sequence = |(request, capture): (&Request<'_>, &Capture)| {
-        let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_table).map_or(&[][..], |tbt| &tbt.token_ids);
+        let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_pass).map_or(&[][..], |tbt| &tbt.token_ids);
         let token_ids = [request.token_ids, fed].concat();
         let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
         (token_ids, positions)

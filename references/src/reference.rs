@@ -1,15 +1,15 @@
 //! The reference arm: the checkpoint in float32, with its own noise measured against float64.
 
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 use fidelity_trace::{Arm, ArmKind, Capture, Request, Scope, Site, Subject, SubjectError};
 use rayon::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::{
-    Decoder, Instrument, Part, Wiring,
+    Cache, Chunk, Decoder, Instrument, Part, Visibility, Wiring,
     noise::{self, MEASURED_TOGETHER},
     run_scopes,
-    scopes::TOGETHER,
+    scopes::{TOGETHER, greedy},
 };
 
 /// The judge.
@@ -45,6 +45,36 @@ impl Reference {
     #[must_use]
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
+    }
+}
+
+impl Reference {
+    /// The index of the first id of `continuation` that the reference would not have chosen after `token_ids` and the ids before
+    /// it; `None` if it would have chosen them all. One teacher-forced pass, where choosing them took a pass each (except under
+    /// dynamic RoPE, whose angles are those of the steps).
+    ///
+    /// # Errors
+    /// An empty prompt, or out of memory.
+    pub fn first_divergence(&self, token_ids: &[u32], continuation: &[u32]) -> Result<Option<usize>> {
+        let Some(before) = token_ids.len().checked_sub(1) else { bail!("a prompt has at least one token") };
+        let Some((_, fed)) = continuation.split_last() else { return Ok(None) };
+        let all = [token_ids, fed].concat();
+        let mut cache = Cache::new(&self.decoder, all.len())?;
+        let first_chunk = if self.decoder.architecture().angles_are_fixed() { all.len() } else { token_ids.len() };
+        let (mut start, mut end) = (0, first_chunk);
+        while start < all.len() {
+            let positions: Vec<u32> = (start as u32..end as u32).collect();
+            let chunk = Chunk { token_ids: &all[start..end], positions: &positions, visibility: Visibility::Causal };
+            let logits = self.decoder.forward(&chunk, Some(&mut cache), &Wiring::default(), &mut Untouched)?;
+            for position in start.max(before)..end {
+                let chosen = greedy(&logits.get(position - start)?.to_vec1::<f32>()?);
+                if chosen != continuation[position - before] {
+                    return Ok(Some(position - before));
+                }
+            }
+            (start, end) = (end, end + 1);
+        }
+        Ok(None)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Steps of several prompts share one pass over the weights, which is what a step waits for. Each prompt has its own cache,
 //! and attention sees one prompt at a time.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{Result, Tensor};
 use fidelity_trace::{Capture, Request, Rows, Scope, Site, SubjectError};
 
 use crate::{
@@ -219,23 +219,18 @@ impl Run<'_, '_> {
         }
         let then = scope.map(|scope| TapCollector { scope, chunks });
         let mut chain = Chain { first: self.numerics, then };
-        let logits = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
-        let ends = turns.iter().scan(0, |end, turn| {
-            *end += turn.positions.len();
-            Some(*end)
-        });
-        ends.map(|end| greedy(&logits.get(end - 1)?)).collect()
+        let last = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
+        Ok(last.iter().map(|row| greedy(row)).collect())
     }
 }
 
 /// The id with the highest logit of a row; the lowest id on equality. NaN is never the highest.
-fn greedy(row: &Tensor) -> Result<u32> {
-    let row = row.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+pub(crate) fn greedy(row: &[f32]) -> u32 {
     let mut best = 0;
     for (id, value) in row.iter().enumerate() {
         if *value > row[best] || row[best].is_nan() {
             best = id;
         }
     }
-    Ok(best as u32)
+    best as u32
 }

@@ -69,10 +69,20 @@ impl Instrument for TapCollector<'_> {
 }
 
 impl TappedChunk<'_> {
-    fn take(&mut self, scope: Scope, site: Site, part: Part, tensor: &Tensor, index: usize, start: usize) -> Result<()> {
+    fn take(
+        &mut self,
+        scope: Scope,
+        site: Site,
+        part: Part,
+        tensor: &Tensor,
+        index: usize,
+        start: usize,
+    ) -> Result<()> {
         let Self { capture, layout } = self;
         let rows = layout.chunk.positions.len();
-        let Some(own) = own_part(tensor, part, index, start, rows)?.filter(|_| capture.wants(site)) else { return Ok(()) };
+        let Some(own) = own_part(tensor, part, index, start, rows)?.filter(|_| capture.wants(site)) else {
+            return Ok(());
+        };
         let rows = layout.rows_first(site, &own)?.to_dtype(DType::F32)?.contiguous()?;
         capture.tensor(scope, site, rows.dims(), &Values::of(&rows)?);
         Ok(())

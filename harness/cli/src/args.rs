@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -65,9 +65,9 @@ pub(crate) struct PromptArgs {
     /// Sites to keep: default, all, or a comma-separated list.
     #[arg(long, value_name = "LIST", default_value = "default")]
     pub(crate) taps: String,
-    /// Prompts to compute at a time [default: one a core].
+    /// Threads to compute with [default: one a core].
     #[arg(long, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
+    pub(crate) jobs: Option<NonZeroUsize>,
     /// Compute the reference even if one of the same inputs is kept, and keep none.
     #[arg(long)]
     pub(crate) no_cache: bool,

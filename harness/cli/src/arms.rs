@@ -134,7 +134,7 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
 }
 
 fn record_subject(
-    subject: &(impl Subject + Sync),
+    subject: &impl Subject,
     manifest: Manifest,
     continuations: Option<&[Vec<u32>]>,
     inputs: &Inputs,
@@ -148,7 +148,6 @@ fn record_subject(
         taps: &inputs.taps,
         new_tokens: inputs.new_tokens,
         continuations,
-        jobs: inputs.jobs,
         on_prompt: &|done| bar.set_position(done as u64),
     };
     record(subject, &recording, writer)?;

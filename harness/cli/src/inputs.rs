@@ -1,7 +1,5 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
-use std::thread::available_parallelism;
-
 use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
     BosConvention, CheckpointRow, Prompt, PromptRecord, Scope, Source, Status, Taps, prompts_from_texts,
@@ -12,7 +10,7 @@ use crate::{
     error::CliError,
     output,
     progress::Progress,
-    resources,
+    resources, threads,
 };
 
 pub(crate) struct Inputs {
@@ -72,7 +70,7 @@ impl Inputs {
             taps,
             new_tokens: asked.new_tokens,
             cached: !asked.no_cache,
-            jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
+            jobs: threads::use_cores(asked.jobs),
         };
         inputs
             .prompts

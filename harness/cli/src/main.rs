@@ -21,7 +21,7 @@ use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    threads::one_a_job(&arguments.command);
+    threads::one_pool(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
         Command::Reference(reference) => commands::record::reference(reference),

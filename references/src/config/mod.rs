@@ -198,6 +198,12 @@ impl Architecture {
         Ok(architecture)
     }
 
+    /// Whether a position's angle is the same in every chunk. Under dynamic RoPE it depends on how far the chunk reaches, so
+    /// that steps and one pass over all differ.
+    pub(crate) fn angles_are_fixed(&self) -> bool {
+        !self.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }))
+    }
+
     /// Why a fault would change nothing in this architecture, if it would not: such a fault must be refused, not injected.
     #[must_use]
     pub fn immune_to(&self, fault: Fault) -> Option<&'static str> {

@@ -23,10 +23,14 @@ use attention::Attention;
 use operations::{Linear, Norm, add};
 use rope::RopeTable;
 
+/// Values of logits computed in one go; more would hold the logits of every prompt a second time beside their capture.
+const LOGITS_AT_ONCE: usize = 1 << 25;
+
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
 /// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
-/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask.
+/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so do logits too
+/// large to be held at once.
 pub trait Instrument {
     /// Observes or replaces the tensor at `site`.
     ///
@@ -173,11 +177,12 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        self.forward_together(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)
+        let normed = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)?;
+        instrument.at(Site::Logits, Part::All, self.weights.head.apply(&normed)?)
     }
 
-    /// Computes chunks of independent sequences in one pass over the weights, and returns their logits, rows one after
-    /// another.
+    /// Computes chunks of independent sequences in one pass over the weights, and returns the logits `[vocabulary]` of the last
+    /// row of each.
     ///
     /// # Errors
     /// A cache is full, the instrument fails, or memory runs out.
@@ -186,7 +191,29 @@ impl Decoder {
         feeds: &mut [Feed<'_>],
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
-    ) -> Result<Tensor> {
+    ) -> Result<Vec<Vec<f32>>> {
+        let head = &self.weights.head;
+        let values = |row: Tensor| row.to_dtype(DType::F32)?.to_vec1::<f32>();
+        let normed = self.last_hidden(feeds, wiring, instrument)?;
+        let (rows, vocabulary) = (normed.dim(0)?, self.weights.architecture.vocabulary);
+        let ends = feeds.iter().scan(0, |end, feed| {
+            *end += feed.chunk.positions.len();
+            Some(*end)
+        });
+        if rows * vocabulary <= LOGITS_AT_ONCE {
+            let logits = instrument.at(Site::Logits, Part::All, head.apply(&normed)?)?;
+            return ends.map(|end| values(logits.get(end - 1)?)).collect();
+        }
+        let counts = feeds.iter().map(|feed| feed.chunk.positions.len());
+        let alone = |(index, (end, count)): (usize, (usize, usize))| {
+            let logits = head.apply(&normed.narrow(0, end - count, count)?)?;
+            values(instrument.at(Site::Logits, Part::Chunk(index), logits)?.get(count - 1)?)
+        };
+        ends.zip(counts).enumerate().map(alone).collect()
+    }
+
+    /// Everything up to the final norm, `[row, hidden]`.
+    fn last_hidden(&self, feeds: &mut [Feed<'_>], wiring: &Wiring, instrument: &mut dyn Instrument) -> Result<Tensor> {
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
         let indices = |values: Vec<u32>| Tensor::new(values, &Device::Cpu);
         let weights = &*self.weights;
@@ -206,8 +233,7 @@ impl Decoder {
                 cache.advance(chunk.positions);
             }
         }
-        let normed = instrument.at(Site::FinalNorm, Part::All, weights.final_norm.apply(&residual)?)?;
-        instrument.at(Site::Logits, Part::All, weights.head.apply(&normed)?)
+        instrument.at(Site::FinalNorm, Part::All, weights.final_norm.apply(&residual)?)
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.

@@ -23,7 +23,13 @@ impl Queries {
         let row_stride = self.kv_heads * self.head_dim;
         let rows = values.len() / row_stride;
         let start = head / (self.heads / self.kv_heads) * self.head_dim;
-        Matrix { values: values.get(start..).unwrap_or(&[]), rows, columns: self.head_dim, row_stride, column_stride: 1 }
+        Matrix {
+            values: values.get(start..).unwrap_or(&[]),
+            rows,
+            columns: self.head_dim,
+            row_stride,
+            column_stride: 1,
+        }
     }
 }
 
@@ -70,7 +76,8 @@ pub(in super::super) fn scores(
             column_stride: 1,
         };
         let mut scores = vec![0.0; rows[chunk] * keys.rows];
-        let turned = Matrix { rows: head_dim, columns: keys.rows, row_stride: 1, column_stride: keys.row_stride, ..keys };
+        let turned =
+            Matrix { rows: head_dim, columns: keys.rows, row_stride: 1, column_stride: keys.row_stride, ..keys };
         product(&mut scores, own, turned, scale as f32);
         scores
     });

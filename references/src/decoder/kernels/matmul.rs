@@ -89,7 +89,8 @@ pub(in super::super) fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor
         let starts: Vec<usize> = (0..outputs).step_by(width).collect();
         let panel = |start: &usize| {
             let columns = width.min(outputs - start);
-            let part = Matrix { values: &weight[*start..], rows: inputs, columns, row_stride: outputs, column_stride: 1 };
+            let part =
+                Matrix { values: &weight[*start..], rows: inputs, columns, row_stride: outputs, column_stride: 1 };
             let mut y = vec![0.0; rows * columns];
             product(&mut y, Matrix::row_major(&x, rows, inputs), part, 1.0);
             y
