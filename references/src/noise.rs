@@ -1,14 +1,14 @@
-//! How far float32 is from float64, measured on every prompt in one teacher-forced pass.
+//! How far float32 is from float64, measured on every prompt in one teacher-forced pass (an encoder's prompts end there).
 
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
-use crate::{Chunk, Decoder, Instrument, Part, RopeScaling, Visibility, Wiring, taps::KeyLayout};
+use crate::{Chunk, Decoder, Instrument, Part, RopeScaling, Wiring, taps::KeyLayout};
 
-/// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
-const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
+/// Scopes whose rows are positions of one sequence, which is what the float64 pass computes.
+const OF_ONE_SEQUENCE: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 
 /// Fills `noise_floor` and `logits_noise` of a captured prompt. `decoder` computes in float64.
 pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Capture) -> Result<()> {
@@ -18,7 +18,8 @@ pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Ca
     let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_table).map_or(&[][..], |tbt| &tbt.token_ids);
     let token_ids = [request.token_ids, fed].concat();
     let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
-    let chunk = Chunk { token_ids: &token_ids, positions: &positions, visibility: Visibility::Causal };
+    let visibility = decoder.architecture().visibility(token_ids.len());
+    let chunk = Chunk { token_ids: &token_ids, positions: &positions, visibility };
     let width = request.token_ids.len() + request.new_tokens;
     let layers = &decoder.architecture().layers;
     let layout = KeyLayout { chunk, layers, first_key: 0, width };
@@ -44,7 +45,7 @@ impl Instrument for Meter<'_> {
         if self.capture.wants(site) {
             let rows = self.layout.rows_first(site, &tensor)?.to_dtype(DType::F64)?;
             let exact = rows.flatten_from(1)?.to_vec2::<f64>()?;
-            for scope in CAUSAL {
+            for scope in OF_ONE_SEQUENCE {
                 self.compare(scope, site, &exact);
             }
         }
@@ -57,8 +58,9 @@ impl Meter<'_> {
         let Some(captured) = self.capture.scopes.get(&scope) else { return };
         let Some(tensor) = captured.sites.get(&site) else { return };
         let mut largest = Vec::with_capacity(tensor.rows());
-        for (index, position) in captured.positions.iter().enumerate() {
-            let Some(exact) = exact.get(*position as usize) else { return };
+        for index in 0..tensor.rows() {
+            let place = if site.is_per_prompt() { index } else { captured.positions[index] as usize };
+            let Some(exact) = exact.get(place) else { return };
             let (relative, max_abs) = distance(exact, tensor.row(index));
             let floor = self.floor.entry(site).or_insert(0.0);
             *floor = floor.max(relative);

@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor};
 use fidelity_trace::{Arm, ArmKind, Capture, Request, Scope, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
 
-use crate::{Decoder, Instrument, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
+use crate::{Decoder, Instrument, Output, Part, Wiring, noise, run_scopes, scopes::TOGETHER};
 
 /// The judge.
 pub struct Reference {
@@ -46,10 +46,13 @@ impl Reference {
 
 impl Subject for Reference {
     fn arm(&self) -> Arm {
-        let detail = Map::from_iter([
+        let mut detail = Map::from_iter([
             ("precision".to_owned(), Value::from("float32")),
             ("noise_measured".to_owned(), Value::from(self.float64.is_some())),
         ]);
+        if let Output::Hidden(pooling) = self.decoder.architecture().output {
+            detail.insert("pooling".to_owned(), Value::from(pooling.to_string()));
+        }
         Arm { kind: ArmKind::Reference, name: "float32".into(), detail }
     }
 

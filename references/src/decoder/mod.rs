@@ -3,18 +3,20 @@
 
 mod attention;
 mod cache;
+mod encoder;
 mod load;
 mod operations;
 mod rope;
 mod wiring;
 
 pub use cache::Cache;
+pub(crate) use load::bert_heads;
 pub use wiring::Wiring;
 
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Site};
 
-use crate::{Activation, Architecture, Layer};
+use crate::{Activation, Architecture, Layer, NormPlacement};
 use attention::Attention;
 use operations::{Linear, Norm};
 use rope::RopeTable;
@@ -22,7 +24,8 @@ use rope::RopeTable;
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
 /// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
-/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask.
+/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so does
+/// `pooled` as `[1, hidden]`.
 pub trait Instrument {
     /// Observes or replaces the tensor at `site`.
     ///
@@ -43,7 +46,7 @@ pub enum Part {
 /// What a weight is for, which decides how a recipe quantises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightKind {
-    /// Rows of token embeddings, `[vocabulary, hidden]`.
+    /// Rows of token, position or token type embeddings, `[row, hidden]`.
     Embedding,
     /// A projection inside a block, `[out, in]`.
     Linear,
@@ -55,13 +58,19 @@ pub enum WeightKind {
     Bias,
 }
 
-/// Which earlier keys a position may attend to.
+/// Which keys a position may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// Itself and everything before.
     Causal,
     /// Only itself.
     SelfOnly,
+    /// Every position below `tokens`, earlier or later: an encoder. Positions from there on are padding, as graphs of fixed
+    /// length need it; their rows mean nothing.
+    Both {
+        /// How many tokens the sequence has, without padding.
+        tokens: u32,
+    },
 }
 
 impl Visibility {
@@ -70,6 +79,7 @@ impl Visibility {
         match self {
             Self::Causal => layer.sees(position, key),
             Self::SelfOnly => key == position,
+            Self::Both { tokens } => key < tokens,
         }
     }
 }
@@ -99,14 +109,21 @@ pub struct Decoder {
     embedding: Tensor,
     /// Learned positions, `[position, hidden]`, where there is no RoPE.
     positions: Option<Tensor>,
+    /// What every token has for being of the first segment, `[hidden]`, where there are token types.
+    token_type: Option<Tensor>,
+    embedding_norm: Option<Norm>,
     blocks: Vec<Block>,
-    final_norm: Norm,
-    head: Linear,
+    /// Absent where norms stand after the sums.
+    final_norm: Option<Norm>,
+    /// Absent in an encoder.
+    head: Option<Linear>,
 }
 
 struct Block {
+    /// Before attention or after its sum, as the architecture places norms.
     attn_norm: Norm,
     attention: Attention,
+    /// Before the MLP or after its sum.
     mlp_norm: Norm,
     /// Absent in a plain MLP.
     gate: Option<Linear>,
@@ -126,9 +143,11 @@ impl Decoder {
             architecture: self.architecture.clone(),
             embedding: self.embedding.to_dtype(DType::F64)?,
             positions: self.positions.as_ref().map(|rows| rows.to_dtype(DType::F64)).transpose()?,
+            token_type: self.token_type.as_ref().map(|row| row.to_dtype(DType::F64)).transpose()?,
+            embedding_norm: self.embedding_norm.as_ref().map(|norm| norm.to_dtype(DType::F64)).transpose()?,
             blocks: blocks.collect::<Result<_>>()?,
-            final_norm: self.final_norm.to_dtype(DType::F64)?,
-            head: self.head.to_dtype(DType::F64)?,
+            final_norm: self.final_norm.as_ref().map(|norm| norm.to_dtype(DType::F64)).transpose()?,
+            head: self.head.as_ref().map(|head| head.to_dtype(DType::F64)).transpose()?,
         })
     }
 
@@ -144,10 +163,11 @@ impl Decoder {
         self.embedding.dtype()
     }
 
-    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`.
+    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`; of an
+    /// encoder, the last hidden state `[position, hidden]`.
     ///
     /// # Errors
-    /// The cache is full, the instrument fails, or memory runs out.
+    /// The cache is full, the chunk is not for this kind of network, the instrument fails, or memory runs out.
     pub fn forward(
         &self,
         chunk: &Chunk<'_>,
@@ -158,35 +178,52 @@ impl Decoder {
         self.forward_together(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)
     }
 
-    /// Computes chunks of independent sequences in one pass over the weights, and returns their logits, rows one after
-    /// another.
+    /// Computes chunks of independent sequences in one pass over the weights, and returns what [`Decoder::forward`] does, rows
+    /// one after another.
     ///
     /// # Errors
-    /// A cache is full, the instrument fails, or memory runs out.
+    /// As those of [`Decoder::forward`].
     pub fn forward_together(
         &self,
         feeds: &mut [Feed<'_>],
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
+        self.check_feeds(feeds)?;
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
         let rows = |table: &Tensor, indices: Vec<u32>| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
         let mut residual = rows(&self.embedding, every(|feed| feed.chunk.token_ids.to_vec()))?;
+        if let Some(first_segment) = &self.token_type {
+            residual = residual.broadcast_add(first_segment)?;
+        }
         if let Some(positions) = &self.positions {
             residual = (residual + rows(positions, every(|feed| feed.chunk.positions.to_vec()))?)?;
+        }
+        if let Some(norm) = &self.embedding_norm {
+            residual = norm.apply(&residual)?;
         }
         let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
         let rope = self.rope_table(feeds)?;
         for index in 0..self.blocks.len() {
             residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
         }
-        for Feed { chunk, cache } in feeds {
+        for Feed { chunk, cache } in feeds.iter_mut() {
             if let Some(cache) = cache {
                 cache.advance(chunk.positions);
             }
         }
-        let normed = instrument.at(Site::FinalNorm, Part::All, self.final_norm.apply(&residual)?)?;
-        instrument.at(Site::Logits, Part::All, self.head.apply(&normed)?)
+        let last = match &self.final_norm {
+            Some(norm) => norm.apply(&residual)?,
+            None => residual,
+        };
+        let last = instrument.at(Site::FinalNorm, Part::All, last)?;
+        match &self.head {
+            Some(head) => instrument.at(Site::Logits, Part::All, head.apply(&last)?),
+            None => {
+                self.pool(&last, feeds, instrument)?;
+                Ok(last)
+            }
+        }
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.
@@ -200,7 +237,7 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
+        let chunk = Chunk { token_ids: &[], positions, visibility: self.architecture.visibility(positions.len()) };
         let feeds = &mut [Feed { chunk, cache: None }];
         let rope = self.rope_table(feeds)?;
         self.through_block(index, input, feeds, rope.as_ref(), &Wiring::default(), instrument)
@@ -221,12 +258,18 @@ impl Decoder {
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
         let block = &self.blocks[index];
+        let placement = self.architecture.norm_placement;
         let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
-        let normed = site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?;
-        let added = block.attention.apply(index, &normed, feeds, rope, &wiring.block(index as u32), &mut site)?;
+        let (attended, norm) = match placement {
+            NormPlacement::Before => {
+                (site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?, &block.mlp_norm)
+            }
+            NormPlacement::After => (input.clone(), &block.attn_norm),
+        };
+        let added = block.attention.apply(index, &attended, feeds, rope, &wiring.block(index as u32), &mut site)?;
         let mut at = |name, tensor| site(name, Part::All, tensor);
         let middle = at(BlockSite::ResidMid, (input + added)?)?;
-        let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
+        let normed = at(BlockSite::MlpNorm, norm.apply(&middle)?)?;
         let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
         let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
         let act = match gate {
@@ -235,7 +278,13 @@ impl Decoder {
         };
         let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;
-        at(BlockSite::ResidPost, (middle + added)?)
+        match placement {
+            NormPlacement::Before => at(BlockSite::ResidPost, (middle + added)?),
+            NormPlacement::After => {
+                let sum = at(BlockSite::ResidSum, (normed + added)?)?;
+                at(BlockSite::ResidPost, block.mlp_norm.apply(&sum)?)
+            }
+        }
     }
 }
 
