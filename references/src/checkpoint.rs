@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fidelity_trace::{BosConvention, CheckpointIdentity};
+use fidelity_trace::{BosConvention, CheckpointIdentity, Network};
 use serde_json::Value;
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo, gguf::Gguf,
-    weights::read_bounded,
+    Architecture, CheckpointError, Decoder, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind, bert_heads,
+    config, demo, gguf::Gguf, weights::read_bounded,
 };
 
 /// config.json above this is refused.
@@ -67,7 +67,10 @@ impl Checkpoint {
         let generation = optional(&folder.join("generation_config.json"), MAX_CONFIG_BYTES)?;
         let tokenizer = optional(&folder.join("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
         let file = |name: &str| folder.join(name).display().to_string();
-        let architecture = Architecture::parse(&config, generation.as_deref(), &file("config.json"))?;
+        let mut architecture = Architecture::parse(&config, generation.as_deref(), &file("config.json"))?;
+        if let Output::Hidden(pooling) = &mut architecture.output {
+            *pooling = Pooling::read(folder, architecture.hidden)?;
+        }
         let tokenizer =
             tokenizer.map(|bytes| Tokenizer::read(&bytes, &file("tokenizer.json"), &architecture)).transpose()?;
         let files = Files::Folder(folder.to_owned());
@@ -84,7 +87,8 @@ impl Checkpoint {
             config: config::object(&config, &file("config.json"))?.into(),
         };
         let bos = bos_contradiction(folder, tokenizer.as_ref(), architecture.bos)?;
-        let warnings = weights.warnings().iter().cloned().chain(bos).collect();
+        let head = head_beyond(&architecture, &weights);
+        let warnings = weights.warnings().iter().cloned().chain(bos).chain(head).collect();
         Ok(Self { identity, architecture, tokenizer, files, warnings })
     }
 
@@ -200,6 +204,13 @@ fn without_tokenizer(gguf: &Path) -> CheckpointError {
 
 fn optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CheckpointError> {
     path.exists().then(|| read_bounded(path, limit)).transpose()
+}
+
+/// A warning where an encoder's files hold a head, which is not computed.
+fn head_beyond(architecture: &Architecture, weights: &WeightFiles) -> Option<String> {
+    let encoder = architecture.network() == Network::Encoder;
+    let head = bert_heads().find(|name| encoder && weights.contains(name))?;
+    Some(format!("the weights hold a head (`{head}`), which is not computed: the encoder alone is judged"))
 }
 
 /// A warning where tokenizer_config.json says something else about BOS than tokenizer.json does, which is what is run:

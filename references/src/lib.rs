@@ -13,6 +13,7 @@ mod hub;
 mod keys;
 mod local;
 mod noise;
+mod pooling;
 mod reference;
 mod scopes;
 mod taps;
@@ -20,11 +21,15 @@ mod tokenizer;
 mod weights;
 
 pub use checkpoint::Checkpoint;
-pub use config::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, Rope, RopeScaling};
+pub use config::{
+    Activation, Architecture, Biases, Layer, MlpKind, NormKind, NormPlacement, Output, Rope, RopeScaling,
+};
+pub(crate) use decoder::bert_heads;
 pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, Wiring};
 pub use error::CheckpointError;
 pub use hub::{HubError, HubSettings, Snapshot, fetch};
 pub use local::local_blocks;
+pub use pooling::{Pooling, PoolingMode};
 pub use reference::Reference;
 pub use scopes::{TOGETHER, run_scopes};
 pub use taps::TapCollector;

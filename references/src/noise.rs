@@ -1,4 +1,4 @@
-//! How far float32 is from float64, measured on every prompt in one teacher-forced pass.
+//! How far float32 is from float64, measured on every prompt in one teacher-forced pass (an encoder's prompts end there).
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use candle_core::{Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
 use crate::{
-    Chunk, Decoder, Feed, Instrument, Part, Visibility, Wiring,
+    Chunk, Decoder, Feed, Instrument, Part, Wiring,
     taps::{KeyLayout, own_part},
 };
 
-/// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
-const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
+/// Scopes whose rows are positions of one sequence, which is what the float64 pass computes.
+const OF_ONE_SEQUENCE: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 
 /// Prompts computed in one pass: enough that widening the weights costs little, few enough that their logits fit in memory.
 pub(crate) const MEASURED_TOGETHER: usize = 4;
@@ -28,7 +28,8 @@ pub(crate) fn measure(decoder: &Decoder, requests: &[Request<'_>], captures: &mu
     let sequences: Vec<_> = requests.iter().zip(&*captures).map(sequence).collect();
     let (mut feeds, mut meters) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
     for (((token_ids, positions), request), capture) in sequences.iter().zip(requests).zip(&*captures) {
-        let chunk = Chunk { token_ids, positions, visibility: Visibility::Causal };
+        let visibility = decoder.architecture().visibility(token_ids.len());
+        let chunk = Chunk { token_ids, positions, visibility };
         let width = request.token_ids.len() + request.new_tokens;
         let layout = KeyLayout { chunk, layers: &decoder.architecture().layers, first_key: 0, width };
         feeds.push(Feed { chunk, cache: None });
@@ -65,7 +66,7 @@ impl Instrument for Meters<'_> {
                 && let Some(own) = own_part(&tensor, part, index, start, rows)?
             {
                 let exact = meter.layout.rows_first(site, &own)?.flatten_from(1)?.to_vec2::<f64>()?;
-                CAUSAL.into_iter().for_each(|scope| meter.compare(scope, site, &exact));
+                OF_ONE_SEQUENCE.into_iter().for_each(|scope| meter.compare(scope, site, &exact));
             }
             start += rows;
         }
@@ -78,8 +79,9 @@ impl Meter<'_> {
         let Some(captured) = self.capture.scopes.get(&scope) else { return };
         let Some(tensor) = captured.sites.get(&site) else { return };
         let mut largest = Vec::with_capacity(tensor.rows());
-        for (index, position) in captured.positions.iter().enumerate() {
-            let Some(exact) = exact.get(*position as usize) else { return };
+        for index in 0..tensor.rows() {
+            let place = if site.is_per_prompt() { index } else { captured.positions[index] as usize };
+            let Some(exact) = exact.get(place) else { return };
             let (relative, max_abs) = distance(exact, tensor.row(index));
             let floor = self.floor.entry(site).or_insert(0.0);
             *floor = floor.max(relative);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::{
-    Cache, Chunk, Decoder, Instrument, Part, Visibility, Wiring,
+    Cache, Chunk, Decoder, Instrument, Output, Part, Visibility, Wiring,
     noise::{self, MEASURED_TOGETHER},
     run_scopes,
     scopes::{TOGETHER, greedy},
@@ -80,10 +80,13 @@ impl Reference {
 
 impl Subject for Reference {
     fn arm(&self) -> Arm {
-        let detail = Map::from_iter([
+        let mut detail = Map::from_iter([
             ("precision".to_owned(), Value::from("float32")),
             ("noise_measured".to_owned(), Value::from(self.float64.is_some())),
         ]);
+        if let Output::Hidden(pooling) = self.decoder.architecture().output {
+            detail.insert("pooling".to_owned(), Value::from(pooling.to_string()));
+        }
         Arm { kind: ArmKind::Reference, name: "float32".into(), detail }
     }
 

@@ -15,18 +15,32 @@ fn every_stored_site_matches_transformers() {
         let token_ids = &golden.integers["token_ids"];
         let capture = run(&reference(&golden_folder(name)), token_ids, 12, &Scope::ALL);
         let compared = compare_sites(name, &golden, &capture);
-        let blocks =
-            capture.scopes[&Scope::Base].sites.keys().filter_map(|site| site.block()).max().map_or(0, |last| last + 1);
-        assert_eq!(compared, 3 + 3 * blocks, "{name}: embed, final_norm, logits and three sites of each block");
+        assert_eq!(
+            compared,
+            4 + 3 * blocks(&capture),
+            "{name}: embed, logits, three sites a block, final_norm by two names"
+        );
     }
+}
+
+#[test]
+fn every_stored_site_of_the_encoder_matches_transformers() {
+    let golden = golden(&golden_folder("bert").join("golden.safetensors"));
+    let capture = run(&reference(&golden_folder("bert")), &golden.integers["token_ids"], 0, &[Scope::Base]);
+    let compared = compare_sites("bert", &golden, &capture);
+    assert_eq!(compared, 2 + 3 * blocks(&capture), "embed, the last hidden state and three sites of each block");
+}
+
+fn blocks(capture: &Capture) -> u32 {
+    capture.scopes[&Scope::Base].sites.keys().filter_map(|site| site.block()).max().map_or(0, |last| last + 1)
 }
 
 fn compare_sites(name: &str, golden: &Golden, capture: &Capture) -> u32 {
     let mut compared = 0;
     for (tensor, (width, values)) in &golden.floats {
-        let Ok(site) = tensor.parse::<Site>() else {
-            assert_eq!(tensor, "last_hidden_state");
-            continue;
+        let site = match tensor.as_str() {
+            "last_hidden_state" => Site::FinalNorm,
+            name => name.parse().expect("a site"),
         };
         let found = &capture.scopes[&Scope::Base].sites[&site];
         assert_eq!(found.rows() * width, values.len(), "{name}: {site}");

@@ -8,6 +8,7 @@ mod generated;
 mod html;
 mod identity;
 mod json;
+mod judged;
 mod layers;
 mod numbers;
 mod terminal;

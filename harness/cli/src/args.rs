@@ -56,10 +56,10 @@ pub(crate) struct PromptArgs {
     /// One prompt; may be repeated.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
     pub(crate) prompt: Vec<String>,
-    /// How many ids to generate after each prompt.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub(crate) new_tokens: usize,
-    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all].
+    /// How many ids to generate after each prompt [default: 32; an encoder generates none].
+    #[arg(long, value_name = "N")]
+    pub(crate) new_tokens: Option<usize>,
+    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all; an encoder has base alone].
     #[arg(long, value_name = "LIST")]
     pub(crate) scopes: Option<String>,
     /// Sites to keep: default, all, or a comma-separated list.

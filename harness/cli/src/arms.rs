@@ -121,13 +121,15 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
     manifest.environment.insert("fidelity".into(), Value::from(env!("CARGO_PKG_VERSION")));
     let scopes: Vec<_> = target.scopes.iter().map(|scope| scope.name()).collect();
     let architecture = inputs.checkpoint.architecture();
+    manifest.network = architecture.network();
     let settings = json!({
         "scopes": scopes,
         "taps": format!("{:?}", inputs.taps),
         "new_tokens": inputs.new_tokens,
-        // generation_config.json decides these too, and it is not in the checkpoint's identity.
+        // Other files than config.json decide these too, and they are not in the checkpoint's identity.
         "eos": architecture.eos,
         "bos": architecture.bos,
+        "output": format!("{:?}", architecture.output),
     });
     manifest.other.insert("settings".into(), settings);
     manifest

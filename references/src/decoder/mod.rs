@@ -3,6 +3,7 @@
 
 mod attention;
 mod cache;
+mod encoder;
 mod kernels;
 mod load;
 mod operations;
@@ -11,14 +12,15 @@ mod wiring;
 
 pub use cache::Cache;
 pub(crate) use kernels::Values;
+pub(crate) use load::bert_heads;
 pub use wiring::Wiring;
 
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use fidelity_trace::{BlockSite, Site};
 
-use crate::{Activation, Architecture, Layer};
+use crate::{Activation, Architecture, Layer, NormPlacement};
 use attention::Attention;
 use operations::{Linear, Norm, add};
 use rope::RopeTable;
@@ -29,8 +31,8 @@ const LOGITS_AT_ONCE: usize = 1 << 25;
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
 /// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
-/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so do logits too
-/// large to be held at once.
+/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so do `pooled`
+/// as `[1, hidden]` and logits too large to be held at once.
 pub trait Instrument {
     /// Observes or replaces the tensor at `site`.
     ///
@@ -51,7 +53,7 @@ pub enum Part {
 /// What a weight is for, which decides how a recipe quantises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightKind {
-    /// Rows of token embeddings, `[vocabulary, hidden]`.
+    /// Rows of token, position or token type embeddings, `[row, hidden]`.
     Embedding,
     /// A projection inside a block, `[out, in]`.
     Linear,
@@ -63,13 +65,19 @@ pub enum WeightKind {
     Bias,
 }
 
-/// Which earlier keys a position may attend to.
+/// Which keys a position may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// Itself and everything before.
     Causal,
     /// Only itself.
     SelfOnly,
+    /// Every position below `tokens`, earlier or later: an encoder. Positions from there on are padding, as graphs of fixed
+    /// length need it; their rows mean nothing.
+    Both {
+        /// How many tokens the sequence has, without padding.
+        tokens: u32,
+    },
 }
 
 impl Visibility {
@@ -78,6 +86,7 @@ impl Visibility {
         match self {
             Self::Causal => layer.sees(position, key),
             Self::SelfOnly => key == position,
+            Self::Both { tokens } => key < tokens,
         }
     }
 }
@@ -110,35 +119,36 @@ pub struct Decoder {
 /// Everything read from the weight files, in float32.
 struct Weights {
     architecture: Architecture,
-    embedding: Embedding,
+    /// `[vocabulary, hidden]`; absent where the head's weights are the same, which are then kept once.
+    embedding: Option<Tensor>,
     /// Learned positions, `[position, hidden]`, where there is no RoPE.
     positions: Option<Tensor>,
+    /// What every token has for being of the first segment, `[hidden]`, where there are token types.
+    token_type: Option<Tensor>,
+    embedding_norm: Option<Norm>,
     blocks: Vec<Block>,
-    final_norm: Norm,
-    head: Linear,
-}
-
-/// Where rows of token embeddings are read.
-enum Embedding {
-    /// A table of its own, `[vocabulary, hidden]`.
-    Table(Tensor),
-    /// The head's weights: they are the same, and kept once.
-    Head,
+    /// Absent where norms stand after the sums.
+    final_norm: Option<Norm>,
+    /// Absent in an encoder.
+    head: Option<Linear>,
 }
 
 impl Weights {
     /// Embeddings of tokens, `[token, hidden]`.
     fn embed(&self, token_ids: &Tensor) -> Result<Tensor> {
-        match &self.embedding {
-            Embedding::Table(table) => table.index_select(token_ids, 0),
-            Embedding::Head => self.head.turned().index_select(token_ids, 1)?.t()?.contiguous(),
+        match (&self.embedding, &self.head) {
+            (Some(table), _) => table.index_select(token_ids, 0),
+            (None, Some(head)) => head.turned().index_select(token_ids, 1)?.t()?.contiguous(),
+            (None, None) => bail!("neither a table of embeddings nor a head that holds it"),
         }
     }
 }
 
 struct Block {
+    /// Before attention or after its sum, as the architecture places norms.
     attn_norm: Norm,
     attention: Attention,
+    /// Before the MLP or after its sum.
     mlp_norm: Norm,
     /// Absent in a plain MLP.
     gate: Option<Linear>,
@@ -166,10 +176,11 @@ impl Decoder {
         self.dtype
     }
 
-    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`.
+    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`; of an
+    /// encoder, the last hidden state `[position, hidden]`.
     ///
     /// # Errors
-    /// The cache is full, the instrument fails, or memory runs out.
+    /// The cache is full, the chunk is not for this kind of network, the instrument fails, or memory runs out.
     pub fn forward(
         &self,
         chunk: &Chunk<'_>,
@@ -177,63 +188,78 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let normed = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)?;
-        instrument.at(Site::Logits, Part::All, self.weights.head.apply(&normed)?)
+        let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)?;
+        match &self.weights.head {
+            Some(head) => instrument.at(Site::Logits, Part::All, head.apply(&last)?),
+            None => Ok(last),
+        }
     }
 
     /// Computes chunks of independent sequences in one pass over the weights, and returns the logits `[vocabulary]` of the last
-    /// row of each.
+    /// row of each; nothing of an encoder.
     ///
     /// # Errors
-    /// A cache is full, the instrument fails, or memory runs out.
+    /// As those of [`Decoder::forward`].
     pub fn forward_together(
         &self,
         feeds: &mut [Feed<'_>],
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Vec<Vec<f32>>> {
-        let head = &self.weights.head;
+        let last = self.last_hidden(feeds, wiring, instrument)?;
+        let Some(head) = &self.weights.head else { return Ok(Vec::new()) };
         let values = |row: Tensor| row.to_dtype(DType::F32)?.to_vec1::<f32>();
-        let normed = self.last_hidden(feeds, wiring, instrument)?;
-        let (rows, vocabulary) = (normed.dim(0)?, self.weights.architecture.vocabulary);
         let ends = feeds.iter().scan(0, |end, feed| {
             *end += feed.chunk.positions.len();
             Some(*end)
         });
-        if rows * vocabulary <= LOGITS_AT_ONCE {
-            let logits = instrument.at(Site::Logits, Part::All, head.apply(&normed)?)?;
+        if last.dim(0)? * self.weights.architecture.vocabulary <= LOGITS_AT_ONCE {
+            let logits = instrument.at(Site::Logits, Part::All, head.apply(&last)?)?;
             return ends.map(|end| values(logits.get(end - 1)?)).collect();
         }
         let counts = feeds.iter().map(|feed| feed.chunk.positions.len());
         let alone = |(index, (end, count)): (usize, (usize, usize))| {
-            let logits = head.apply(&normed.narrow(0, end - count, count)?)?;
+            let logits = head.apply(&last.narrow(0, end - count, count)?)?;
             values(instrument.at(Site::Logits, Part::Chunk(index), logits)?.get(count - 1)?)
         };
         ends.zip(counts).enumerate().map(alone).collect()
     }
 
-    /// Everything up to the final norm, `[row, hidden]`.
+    /// Everything up to the final norm, `[row, hidden]`, and what an encoder pools it into.
     fn last_hidden(&self, feeds: &mut [Feed<'_>], wiring: &Wiring, instrument: &mut dyn Instrument) -> Result<Tensor> {
+        self.check_feeds(feeds)?;
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
         let indices = |values: Vec<u32>| Tensor::new(values, &Device::Cpu);
         let weights = &*self.weights;
         let tokens = indices(every(|feed| feed.chunk.token_ids.to_vec()))?;
         let mut residual = weights.embed(&tokens)?.to_dtype(self.dtype)?;
+        if let Some(first_segment) = &weights.token_type {
+            residual = residual.broadcast_add(&first_segment.to_dtype(self.dtype)?)?;
+        }
         if let Some(positions) = &weights.positions {
             let rows = positions.index_select(&indices(every(|feed| feed.chunk.positions.to_vec()))?, 0)?;
             residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
+        }
+        if let Some(norm) = &weights.embedding_norm {
+            residual = norm.apply(&residual)?;
         }
         let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
         let rope = self.rope_table(feeds)?;
         for index in 0..weights.blocks.len() {
             residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
         }
-        for Feed { chunk, cache } in feeds {
+        for Feed { chunk, cache } in feeds.iter_mut() {
             if let Some(cache) = cache {
                 cache.advance(chunk.positions);
             }
         }
-        instrument.at(Site::FinalNorm, Part::All, weights.final_norm.apply(&residual)?)
+        let last = match &weights.final_norm {
+            Some(norm) => norm.apply(&residual)?,
+            None => residual,
+        };
+        let last = instrument.at(Site::FinalNorm, Part::All, last)?;
+        self.pool(&last, feeds, instrument)?;
+        Ok(last)
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.
@@ -247,7 +273,8 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
+        let chunk =
+            Chunk { token_ids: &[], positions, visibility: self.weights.architecture.visibility(positions.len()) };
         let feeds = &mut [Feed { chunk, cache: None }];
         let rope = self.rope_table(feeds)?;
         self.through_block(index, input, feeds, rope.as_ref(), &Wiring::default(), instrument)
@@ -268,12 +295,18 @@ impl Decoder {
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
         let block = &self.weights.blocks[index];
+        let placement = self.weights.architecture.norm_placement;
         let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
-        let normed = site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?;
-        let added = block.attention.apply(index, &normed, feeds, rope, &wiring.block(index as u32), &mut site)?;
+        let (attended, norm) = match placement {
+            NormPlacement::Before => {
+                (site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?, &block.mlp_norm)
+            }
+            NormPlacement::After => (input.clone(), &block.attn_norm),
+        };
+        let added = block.attention.apply(index, &attended, feeds, rope, &wiring.block(index as u32), &mut site)?;
         let mut at = |name, tensor| site(name, Part::All, tensor);
         let middle = at(BlockSite::ResidMid, add(&input, &added)?)?;
-        let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
+        let normed = at(BlockSite::MlpNorm, norm.apply(&middle)?)?;
         let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
         let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
         let act = match gate {
@@ -282,6 +315,12 @@ impl Decoder {
         };
         let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;
-        at(BlockSite::ResidPost, add(&middle, &added)?)
+        match placement {
+            NormPlacement::Before => at(BlockSite::ResidPost, add(&middle, &added)?),
+            NormPlacement::After => {
+                let sum = at(BlockSite::ResidSum, add(&normed, &added)?)?;
+                at(BlockSite::ResidPost, block.mlp_norm.apply(&sum)?)
+            }
+        }
     }
 }
