@@ -3,8 +3,8 @@
 
     python3 make.py --arch llama-gqa --seed 7 --out DIR     (--arch all: one folder for each architecture)
 
-DIR/<architecture> holds config.json, model.safetensors and golden.safetensors. All that is drawn follows from the seed and
-the architecture's name. transformers reads the finished folder, in eager attention, float32, on the CPU.
+DIR/<architecture> holds config.json, model.safetensors and golden.safetensors. All that is drawn follows from the seed
+and the architecture's name. transformers reads the finished folder, in eager attention, float32, on the CPU.
 
 golden.safetensors, T positions, H hidden, V vocabulary:
 
@@ -175,7 +175,19 @@ def greedy(model, ids):
         output_logits=True,
         return_dict_in_generate=True,
     )
-    return {"greedy_ids": made.sequences[0, len(ids):], "greedy_logits": torch.cat(made.logits)}
+    logits = torch.cat(made.logits)
+    if model.config.to_dict().get("rope_parameters", {}).get("rope_type") != "dynamic":
+        # Under dynamic angles, keys in the cache keep those of their own step.
+        check_steps(model, made.sequences[:, :-1], logits)
+    return {"greedy_ids": made.sequences[0, len(ids) :], "greedy_logits": logits}
+
+
+def check_steps(model, fed, steps):
+    """Refuses to call golden what transformers itself computes otherwise without its cache."""
+    whole = model(input_ids=fed, use_cache=False).logits[0, -len(steps) :]
+    distance = ((whole - steps).norm(dim=1) / whole.norm(dim=1)).max()
+    if not distance < 1e-5:
+        raise SystemExit(f"transformers disagrees with itself: steps are {distance:.1e} from one pass over their ids")
 
 
 if __name__ == "__main__":
