@@ -4,6 +4,10 @@ use fidelity_trace::BosConvention;
 
 use crate::{Architecture, CheckpointError};
 
+/// A text above this is refused. The regular expressions that cut text give up after a million backtracks, one for each
+/// character of a run of spaces, and `tokenizers` then takes the rest as one piece without a word.
+const MAX_TEXT_BYTES: usize = 900_000;
+
 /// A checkpoint's tokenizer, checked against its vocabulary.
 pub struct Tokenizer {
     file: String,
@@ -60,6 +64,9 @@ impl Tokenizer {
         bos_id: Option<u32>,
     ) -> Result<Vec<u32>, TokenizerError> {
         let fail = |reason: String| TokenizerError::Encode { file: self.file.clone(), reason };
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(fail(format!("the prompt has {} bytes, at most {MAX_TEXT_BYTES} are read", text.len())));
+        }
         let special = bos == BosConvention::Tokenizer;
         let encoding =
             self.inner.encode(text, special).map_err(|error| fail(format!("cannot encode the prompt: {error}")))?;
