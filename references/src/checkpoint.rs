@@ -84,7 +84,7 @@ impl Checkpoint {
             config: config::object(&config, &file("config.json"))?.into(),
         };
         let bos = bos_contradiction(folder, tokenizer.as_ref(), architecture.bos)?;
-        let warnings = weights.warnings().iter().cloned().chain(bos).collect();
+        let warnings = weights.warnings().iter().cloned().chain(bos).chain(partial_rotation(&architecture)).collect();
         Ok(Self { identity, architecture, tokenizer, files, warnings })
     }
 
@@ -200,6 +200,17 @@ fn without_tokenizer(gguf: &Path) -> CheckpointError {
 
 fn optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CheckpointError> {
     path.exists().then(|| read_bounded(path, limit)).transpose()
+}
+
+/// A warning where files and transformers disagree: the classes of these families ignore the key (5.24: with plain RoPE the
+/// logits are those without it, with a scaled one the forward pass fails).
+fn partial_rotation(architecture: &Architecture) -> Option<String> {
+    let rope = architecture.rope.as_ref().filter(|rope| rope.dims < architecture.head_dim)?;
+    Some(format!(
+        "config.json says by partial_rotary_factor that {} of {} dimensions of a head are rotated, and the reference rotates so \
+         many; transformers 5 rotates them all in a model of type {}. If the model was made so, remove the key",
+        rope.dims, architecture.head_dim, architecture.model_type
+    ))
 }
 
 /// A warning where tokenizer_config.json says something else about BOS than tokenizer.json does, which is what is run:
