@@ -88,7 +88,8 @@ impl Checkpoint {
         };
         let bos = bos_contradiction(folder, tokenizer.as_ref(), architecture.bos)?;
         let head = head_beyond(&architecture, &weights);
-        let warnings = weights.warnings().iter().cloned().chain(bos).chain(head).collect();
+        let rotation = partial_rotation(&architecture);
+        let warnings = weights.warnings().iter().cloned().chain(bos).chain(head).chain(rotation).collect();
         Ok(Self { identity, architecture, tokenizer, files, warnings })
     }
 
@@ -211,6 +212,17 @@ fn head_beyond(architecture: &Architecture, weights: &WeightFiles) -> Option<Str
     let encoder = architecture.network() == Network::Encoder;
     let head = bert_heads().find(|name| encoder && weights.contains(name))?;
     Some(format!("the weights hold a head (`{head}`), which is not computed: the encoder alone is judged"))
+}
+
+/// A warning where files and transformers disagree: the classes of these families ignore the key (5.24: with plain RoPE the
+/// logits are those without it, with a scaled one the forward pass fails).
+fn partial_rotation(architecture: &Architecture) -> Option<String> {
+    let rope = architecture.rope.as_ref().filter(|rope| rope.dims < architecture.head_dim)?;
+    Some(format!(
+        "config.json says by partial_rotary_factor that {} of {} dimensions of a head are rotated, and the reference rotates so \
+         many; transformers 5 rotates them all in a model of type {}. If the model was made so, remove the key",
+        rope.dims, architecture.head_dim, architecture.model_type
+    ))
 }
 
 /// A warning where tokenizer_config.json says something else about BOS than tokenizer.json does, which is what is run:

@@ -90,6 +90,27 @@ fn known_buffers_are_ignored_and_everything_else_reported() {
 }
 
 #[test]
+fn biases_are_there_exactly_where_the_architecture_has_them() {
+    for name in ["q_proj", "k_proj", "v_proj"] {
+        let mut parts = parts("qwen2");
+        parts.remove(&format!("model.layers.1.self_attn.{name}.bias"));
+        let message = loaded(checkpoint_folder("qwen2", &parts).path()).expect_err("refused");
+        assert!(message.contains(&format!("tensor `model.layers.1.self_attn.{name}.bias` is missing")), "{message}");
+    }
+    for (golden, name, width) in [
+        ("llama-gqa", "self_attn.v_proj", 32),
+        ("qwen2", "self_attn.o_proj", 64),
+        ("mistral-window", "mlp.up_proj", 176),
+    ] {
+        let mut parts = parts(golden);
+        let bias = format!("model.layers.1.{name}.bias");
+        parts.insert(bias.clone(), ("F32".into(), vec![width], vec![0; 4 * width]));
+        let message = loaded(checkpoint_folder(golden, &parts).path()).expect_err("refused");
+        assert!(message.contains(&format!("1 tensors have no place in this architecture: `{bias}`")), "{message}");
+    }
+}
+
+#[test]
 fn other_prefixes_are_refused() {
     for prefix in ["transformer.", "language_model.model.", ""] {
         let parts = parts("llama-gqa");

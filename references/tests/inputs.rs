@@ -160,3 +160,20 @@ fn a_contradiction_about_bos_is_a_warning() {
     let found = warnings(true);
     assert!(found.len() == 1 && found[0].contains("add_bos_token = true, but tokenizer.json puts no BOS"), "{found:?}");
 }
+
+#[test]
+fn a_partial_rotation_that_transformers_does_not_do_is_a_warning() {
+    let warnings = |factor: f64| {
+        let folder = copy();
+        let file = folder.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&file).expect("there")).expect("JSON");
+        config["partial_rotary_factor"] = json!(factor);
+        fs::write(&file, config.to_string()).expect("writes");
+        Checkpoint::open(folder.path(), "test").expect("supported").warnings().to_vec()
+    };
+    assert!(warnings(1.0).is_empty());
+    let found = warnings(0.5);
+    let expected =
+        "8 of 16 dimensions of a head are rotated, and the reference rotates so many; transformers 5 rotates them all";
+    assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+}

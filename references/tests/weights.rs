@@ -120,8 +120,9 @@ fn floats_are_widened_exactly_and_other_types_refused() {
             format!("tensor `w` has dtype F64 and the value {value:?}, expected values that float32 holds exactly");
         assert!(message.contains(&expected), "{message}");
     }
-    for (dtype, size) in [("I8", 1), ("U8", 1), ("BOOL", 1), ("I32", 4), ("I64", 8), ("F8_E8M0", 1), ("C64", 8)] {
-        let message = taken(&one(dtype, &[1], &vec![0; size]), &[1]).expect_err("refused");
+    let eight = [("I8", 8), ("U8", 8), ("BOOL", 8), ("F8_E8M0", 8), ("F4", 4)];
+    for (dtype, size) in eight.into_iter().chain([("I32", 32), ("U32", 32), ("I64", 64), ("C64", 64)]) {
+        let message = taken(&one(dtype, &[8], &vec![0; size]), &[8]).expect_err("refused");
         assert!(
             message.contains(&format!("tensor `w` has dtype {dtype}, expected F32, F16, BF16 or F64")),
             "{message}"

@@ -139,12 +139,23 @@ mod tests {
     }
 
     #[test]
+    fn text_is_taken_as_it_is() {
+        let text = |line: &str| parse_prompts(line, "f").expect("valid")[0].text.clone().expect("text");
+        assert_eq!(text(r#"{"text":"  "}"#), "  ");
+        assert_eq!(text(r#"{"text":"a\u0000b\ufffd\ud83d\ude00"}"#), "a\0b\u{fffd}\u{1f600}");
+        assert_eq!(text(" \u{0}<s> \u{202e}x "), " \u{0}<s> \u{202e}x ");
+    }
+
+    #[test]
     fn bad_prompts_name_the_line() {
         let error = |text: &str| parse_prompts(text, "f.txt").expect_err("invalid").to_string();
         assert!(error("").contains("no prompts"));
         assert!(error("{\"text\":\"x\"}\n{\"text\":\"\"}").starts_with("f.txt:2: empty prompt"));
         assert!(error("{\"text\":\"x\",\"token_ids\":[1]}").contains("exactly one of"));
         assert!(error("{\"txt\":\"x\"}").contains("unknown field `txt`"));
+        assert!(error(r#"{"text":"a\ud800b"}"#).starts_with("f.txt:1: "), "half a surrogate pair is no text");
+        assert!(error(r#"{"token_ids":[-1]}"#).contains("invalid value: integer `-1`"));
+        assert!(error(r#"{"token_ids":[]}"#).contains("empty prompt"));
         assert!(error("{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":\"a\",\"text\":\"y\"}").contains("`a` was used before"));
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod gguf;
 pub(crate) mod safetensors;
+pub(crate) mod sites;
 
 use std::{
     collections::BTreeMap,

@@ -5,7 +5,7 @@ use std::fs;
 use fidelity_references::{HubSettings, fetch};
 
 use crate::{
-    hub_server::{COMMIT, REPOSITORY, Reply},
+    hub_server::{COMMIT, Host, REPOSITORY, Reply},
     support::{Bench, write},
 };
 
@@ -81,6 +81,23 @@ fn a_dangling_link_is_named_offline_and_mended_online() {
     );
     bench.fetch().expect("served");
     bench.offline("main").expect("cached again");
+}
+
+#[test]
+fn files_in_place_of_links_are_read() {
+    let bench = filled();
+    // As huggingface_hub leaves them where links cannot be made.
+    for name in ["config.json", "model.safetensors"] {
+        let file = bench.snapshot_file(name);
+        let bytes = fs::read(&file).expect("there");
+        fs::remove_file(&file).expect("there");
+        fs::write(&file, bytes).expect("writes");
+    }
+    fs::remove_file(bench.blob()).expect("there");
+    bench.offline("main").expect("cached");
+    bench.hub.take_log();
+    bench.fetch().expect("served");
+    assert!(bench.hub.take_log().iter().all(|asked| asked.host == Host::Hub), "no weights are asked for again");
 }
 
 #[test]
