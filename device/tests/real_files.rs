@@ -20,7 +20,8 @@ fn real_files_read_as_another_program_reads_them() {
     let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "hef")).collect();
     assert!(!files.is_empty(), "{folder} holds no HEF");
     for file in &files {
-        let expected: Value = serde_json::from_slice(&fs::read(file.with_extension("json")).expect("there")).expect("JSON");
+        let expected: Value =
+            serde_json::from_slice(&fs::read(file.with_extension("json")).expect("there")).expect("JSON");
         let hef = Hef::open(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert_same(hef.description(), &expected, file);
     }
@@ -37,7 +38,11 @@ fn assert_same(found: &Description, expected: &Value, file: &Path) {
         ("header", header(found, &expected["header"], whole, proto), &expected["header"]),
         ("checksum", checksum(found, &expected["checksum"], whole, proto), &expected["checksum"]),
         ("hw_arch", json!(found.target.code), &expected["hw_arch"]),
-        ("hw_arch_name", json!(found.target.name.map(|name| format!("PROTO__HW_ARCH__{name}"))), &expected["hw_arch_name"]),
+        (
+            "hw_arch_name",
+            json!(found.target.name.map(|name| format!("PROTO__HW_ARCH__{name}"))),
+            &expected["hw_arch_name"],
+        ),
         ("compatible", json!(found.target.compatible), &expected["compatible"]),
         ("proto_header_version", json!(found.compiler.content_version), &expected["proto_header_version"]),
         ("sdk_version_str", json!(found.compiler.version_text), &expected["sdk_version_str"]),
@@ -45,7 +50,11 @@ fn assert_same(found: &Description, expected: &Value, file: &Path) {
         ("timestamp", json!(found.compiler.timestamp_ms), &expected["timestamp"]),
         ("extensions", extensions(&found.extensions.mandatory), &expected["extensions"]),
         ("optional_extensions", extensions(&found.extensions.optional), &expected["optional_extensions"]),
-        ("external_resources", resources(&found.resources, &expected["external_resources"]), &expected["external_resources"]),
+        (
+            "external_resources",
+            resources(&found.resources, &expected["external_resources"]),
+            &expected["external_resources"],
+        ),
         ("supported_by_5_2_0", supported(found), &expected["supported_by_5_2_0"]),
     ] {
         assert_eq!(&found, expected, "{name}: {what}");
@@ -61,7 +70,8 @@ fn assert_same(found: &Description, expected: &Value, file: &Path) {
 /// The fields of the header that the JSON of this version has.
 fn header(found: &Description, expected: &Value, whole: Option<&Checksum>, proto: Option<&Checksum>) -> Value {
     let container = &found.container;
-    let stored = |checksum: Option<&Checksum>| checksum.map_or_else(|| "0".repeat(16), |checksum| checksum.stored.clone());
+    let stored =
+        |checksum: Option<&Checksum>| checksum.map_or_else(|| "0".repeat(16), |checksum| checksum.stored.clone());
     let all = [
         ("magic", json!("01484546")),
         ("version", json!(container.version)),
@@ -192,8 +202,12 @@ fn assert_same_group(found: &Group, expected: &Value, name: &str) {
 
 /// The JSON lists streams in file order.
 fn assert_same_streams(found: &[Stream], expected: &Value, name: &str) {
-    let expected: BTreeMap<_, _> =
-        expected.as_array().expect("a list").iter().map(|stream| (stream["name"].as_str().expect("a name"), stream)).collect();
+    let expected: BTreeMap<_, _> = expected
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|stream| (stream["name"].as_str().expect("a name"), stream))
+        .collect();
     assert_eq!(found.len(), expected.len(), "{name}");
     for stream in found {
         let mut expected = expected[stream.name.as_str()].clone();

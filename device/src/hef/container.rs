@@ -110,7 +110,9 @@ impl Header {
                 container.unchecked_by_hailort = proto_hash.is_some();
                 container.ccws_bytes = with_padding.checked_sub(container.padding_bytes).ok_or_else(|| {
                     let padding = container.padding_bytes;
-                    let reason = format!("{padding} bytes of padding are more than the {with_padding} bytes of ccws with padding");
+                    let reason = format!(
+                        "{padding} bytes of padding are more than the {with_padding} bytes of ccws with padding"
+                    );
                     HefError::malformed("the header", reason)
                 })?;
             }

@@ -88,7 +88,9 @@ fn judge_ccws(container: &Container, groups: &[Group], findings: &mut Findings) 
         } else if ccws.out_of_range > 0 {
             findings.error(FindingKind::CcwOutOfRange, &place, || {
                 let (wrong, all) = (ccws.out_of_range, ccws.pointers);
-                format!("{wrong} of {all} pointers end after the {length} bytes of ccws; reading them fails on the device")
+                format!(
+                    "{wrong} of {all} pointers end after the {length} bytes of ccws; reading them fails on the device"
+                )
             });
         }
         if !group.post_processing.is_empty() {

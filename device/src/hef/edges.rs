@@ -94,9 +94,10 @@ fn typed(declared: u32, edge: Option<edge_layer::Edge>, place: &str) -> Result<e
     };
     match edge.filter(|_| fits) {
         Some(edge) => Ok(edge),
-        None => {
-            Err(HefError::malformed(place, format!("an edge of type {declared} has no content, or that of another type")))
-        }
+        None => Err(HefError::malformed(
+            place,
+            format!("an edge of type {declared} has no content, or that of another type"),
+        )),
     }
 }
 
@@ -111,7 +112,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn boundary(&mut self, edge: edge_layer::Edge, place: &str, into: &mut Vec<Stream>) -> Result<(), HefError> {
         match edge {
-            edge_layer::Edge::Info(info) => into.push(self.stream(info)?),
+            edge_layer::Edge::Info(info) => into.push(self.converted(info)?),
             edge_layer::Edge::Mux(mux) => self.expand(mux, place, into)?,
             edge_layer::Edge::Planes(planes) => into.push(self.planes(planes)),
         }
@@ -122,7 +123,7 @@ impl Builder<'_> {
     fn expand(&mut self, mux: proto::LayerMux, place: &str, into: &mut Vec<Stream>) -> Result<(), HefError> {
         for predecessor in mux.predecessors {
             match predecessor.edge {
-                Some(edge::Edge::Info(info)) => into.push(self.stream(info)?),
+                Some(edge::Edge::Info(info)) => into.push(self.converted(info)?),
                 Some(edge::Edge::Mux(inner)) => self.expand(inner, place, into)?,
                 Some(edge::Edge::Planes(planes)) => into.push(self.planes(planes)),
                 None => {
@@ -192,6 +193,16 @@ impl Builder<'_> {
         Ok(stream)
     }
 
+    /// A stream whose values the host converts.
+    fn converted(&mut self, info: proto::LayerInfo) -> Result<Stream, HefError> {
+        let stream = self.stream(info)?;
+        if let Some(quantisation) = &stream.quantisation {
+            let place = format!("{}, edge {}", self.around.group, quoted(&stream.name));
+            self.judge_quantisation(quantisation, &stream, &place);
+        }
+        Ok(stream)
+    }
+
     /// An image in planes is one input; what its planes hold is the driver's business.
     fn planes(&mut self, planes: proto::LayerPlanes) -> Stream {
         let place = format!("{}, edge {}", self.around.group, quoted(&planes.name));
@@ -218,7 +229,8 @@ impl Builder<'_> {
 
     fn name(&mut self, name: &str, place: &str) {
         if name.is_empty() {
-            self.findings.warning(FindingKind::EmptyName, place, || "an input, output or cache edge has no name".into());
+            self.findings
+                .warning(FindingKind::EmptyName, place, || "an input, output or cache edge has no name".into());
         }
         if name.len() > MAX_STREAM_NAME {
             self.findings.error(FindingKind::LongName, place, || {
@@ -265,9 +277,6 @@ impl Builder<'_> {
             self.findings.error(FindingKind::DataBytes, place, || {
                 format!("a value has {bytes} bytes, expected 1 or 2; HailoRT refuses the file (INVALID_ARGUMENT)")
             });
-        }
-        if let Some(quantisation) = &stream.quantisation {
-            self.judge_quantisation(quantisation, stream, place);
         }
     }
 
@@ -328,7 +337,8 @@ impl Builder<'_> {
             }
             if input && list.iter().any(|value| value.to_bits() != list[0].to_bits()) {
                 self.findings.error(FindingKind::Quantisation, place, || {
-                    "an input is quantised in one way, but its scales or zero points differ from feature to feature".into()
+                    "an input is quantised in one way, but its scales or zero points differ from feature to feature"
+                        .into()
                 });
             }
         }

@@ -30,13 +30,17 @@ pub enum HefError {
         hint: &'static str,
     },
     /// A container version that is not known.
-    #[error("HEF container version {version}, but only 0 to 3 are known; HailoRT 5.2 refuses it too (HEF_NOT_SUPPORTED)")]
+    #[error(
+        "HEF container version {version}, but only 0 to 3 are known; HailoRT 5.2 refuses it too (HEF_NOT_SUPPORTED)"
+    )]
     UnsupportedVersion {
         /// The version.
         version: u32,
     },
     /// The protobuf does not fit in the file.
-    #[error("the header gives the protobuf {need} bytes, but {found} follow it; the file was cut off or its header is damaged")]
+    #[error(
+        "the header gives the protobuf {need} bytes, but {found} follow it; the file was cut off or its header is damaged"
+    )]
     TruncatedProto {
         /// Bytes the header gives it.
         need: u64,

@@ -60,7 +60,10 @@ impl Extensions {
         for extension in self.mandatory.iter().filter(|extension| !supported(extension.index)) {
             findings.error(FindingKind::UnsupportedExtension, "the header", || {
                 let name = quoted(&extension.name);
-                format!("mandatory extension {} {name} is not known to HailoRT 5.2, which refuses the file", extension.index)
+                format!(
+                    "mandatory extension {} {name} is not known to HailoRT 5.2, which refuses the file",
+                    extension.index
+                )
             });
         }
         if !self.has(PERIPH_CALCULATION) {

@@ -43,8 +43,9 @@ pub use resource::Resource;
 pub use stream::{CacheEdge, Direction, Layout, Quantisation, Stream};
 pub use target::{Compiler, Target};
 
+pub(crate) use checksum::Xxh3;
 pub(crate) use finding::quoted;
-pub(crate) use source::{CHUNK_BYTES, Source};
+pub(crate) use source::Source;
 
 use checksum::{Running, Stored};
 use container::Header;

@@ -15,8 +15,9 @@ pub(crate) struct Source<R> {
 
 impl<R: Read + Seek> Source<R> {
     pub(crate) fn new(mut inner: R) -> Result<Self, HefError> {
-        let size =
-            inner.seek(SeekFrom::End(0)).map_err(|source| HefError::Io { action: "find the end of the file", source })?;
+        let size = inner
+            .seek(SeekFrom::End(0))
+            .map_err(|source| HefError::Io { action: "find the end of the file", source })?;
         Ok(Self { inner, size })
     }
 
