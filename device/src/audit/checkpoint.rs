@@ -126,11 +126,11 @@ pub(super) fn tokenizer(model: &Model<'_>, facts: &CheckpointFacts<'_>) -> Outco
     let (one, other) = (ours.vocabulary, theirs.vocabulary);
     match one == other {
         true => unknown(format!(
-            "another file with the same {} tokens and ids; whether its rules (normaliser, merges) are the same is not compared",
+            "another file with the same {} entries and ids; whether its rules (normaliser, merges) are the same is not compared",
             one.entries
         )),
         false => fail(format!(
-            "another vocabulary: {} tokens with ids up to {}, the checkpoint {} up to {}",
+            "another vocabulary: {} entries with ids up to {}, the checkpoint's {} up to {}",
             one.entries,
             one.largest_id.unwrap_or_default(),
             other.entries,

@@ -18,6 +18,8 @@ const KEPT_ROWS: usize = 24;
 /// How far inner products of rows may be off, relatively, and still be those of a rotated table. Quantised to 16 bits they are
 /// off by less than 1e-3; unrelated tables are off by about 1.
 const ROTATION_TOLERANCE: f64 = 1e-2;
+/// Tables more alike than this are the same one with faults, not a rotated one.
+const ROTATION_COSINE: f64 = 0.99;
 /// Share of values that a range may clip.
 const CLIPPED_SHARE: f64 = 1e-3;
 /// Over half a step, for float32 on the way.
@@ -203,14 +205,14 @@ impl<'a> Difference<'a> {
                 100.0 * share
             ));
         }
-        if self.rotated() {
+        let [ff, fe, ee] = self.sums;
+        let cosine = fe / (ff * ee).sqrt();
+        if cosine < ROTATION_COSINE && self.rotated() {
             return unknown(format!(
                 "{shape}: not the checkpoint's values, but rows have its lengths and angles: rotated, as QuaRot does; whether the \
                  graph undoes that cannot be told"
             ));
         }
-        let [ff, fe, ee] = self.sums;
-        let cosine = fe / (ff * ee).sqrt();
         let factor = fe / ee;
         let scaled = if cosine > 0.999 && (factor - 1.0).abs() > 0.01 {
             format!("; it is the checkpoint's times {factor:.4}")

@@ -167,7 +167,7 @@ pub(super) fn tokenizer(model: &Model<'_>) -> Outcome {
     let Some(prefill) = &model.prefill else { return not_applicable(NO_PREFILL) };
     let logits = prefill.logits();
     match largest < logits {
-        true => pass(format!("{entries} tokens, ids up to {largest}, {logits} logits")),
-        false => fail(format!("{entries} tokens, ids up to {largest}, but only {logits} logits")),
+        true => pass(format!("{entries} entries, ids up to {largest}, {logits} logits")),
+        false => fail(format!("{entries} entries, ids up to {largest}, but only {logits} logits")),
     }
 }

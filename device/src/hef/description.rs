@@ -47,6 +47,13 @@ impl Description {
 
 /// What shows only when the whole file is looked at.
 pub(super) fn judge(container: &Container, groups: &[Group], unknown_fields: u64, findings: &mut Findings) {
+    if container.unchecked_by_hailort {
+        findings.note(FindingKind::UncheckedByHailort, "the file", || {
+            "a version 3 file with a hash of its protobuf: HailoRT 5.2 checks neither its magic number, nor its length, nor \
+             anything but the protobuf; weights and resources are checked here alone"
+                .into()
+        });
+    }
     if unknown_fields > 0 {
         findings.note(FindingKind::UnknownFields, "the protobuf", || {
             format!("{unknown_fields} fields that HailoRT 5.2's schema does not have were ignored, as HailoRT does")

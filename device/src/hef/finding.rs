@@ -16,72 +16,87 @@ pub enum Severity {
     Note,
 }
 
-/// What was found. The names are stable: they are the `kind` of docs/AUDIT.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FindingKind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident;)*) => {
+        /// What was found. The names are stable: they are the `kind` of docs/AUDIT.md.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum FindingKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl FindingKind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+kinds! {
+    /// `HailoRT` checks neither magic number, length nor content of this file.
+    UncheckedByHailort;
     /// Fields that the public schema does not have.
-    UnknownFields,
+    UnknownFields;
     /// Padding that is not zero.
-    NonzeroPadding,
+    NonzeroPadding;
     /// A mandatory extension that `HailoRT` 5.2 does not know.
-    UnsupportedExtension,
+    UnsupportedExtension;
     /// Extension 26 is missing, without which `HailoRT` 5 refuses a file.
-    MissingExtension26,
+    MissingExtension26;
     /// The file runs only on the runtime version it was compiled for.
-    StrictRuntimeVersion,
+    StrictRuntimeVersion;
     /// An architecture code that is not known.
-    UnknownArchitecture,
+    UnknownArchitecture;
     /// No network group.
-    NoGroups,
+    NoGroups;
     /// Two groups of one name.
-    DuplicateGroup,
+    DuplicateGroup;
     /// A name that is empty.
-    EmptyName,
+    EmptyName;
     /// A name longer than `HailoRT` accepts.
-    LongName,
+    LongName;
     /// A name with control characters.
-    ControlCharacters,
+    ControlCharacters;
     /// An edge without buffer indices.
-    NoBufferIndices,
+    NoBufferIndices;
     /// A data format that is not known.
-    UnknownFormat,
+    UnknownFormat;
     /// Values of neither 1 nor 2 bytes.
-    DataBytes,
+    DataBytes;
     /// An edge of a network that the group does not have.
-    NetworkIndex,
+    NetworkIndex;
     /// Two inputs or outputs of one name.
-    DuplicateBoundary,
+    DuplicateBoundary;
     /// A scale or zero point that cannot be.
-    Quantisation,
+    Quantisation;
     /// Scales or zero points per feature, but not one a feature.
-    FeatureCount,
+    FeatureCount;
     /// A dimension of 0, or a size that 64 bits do not hold.
-    Dimensions,
+    Dimensions;
     /// A value that does not fit the field of the hardware.
-    HardwareLimit,
+    HardwareLimit;
     /// A cache edge without a valid id or of the wrong type.
-    CacheEdge,
+    CacheEdge;
     /// ccws inside the protobuf where pointers belong, or the other way round.
-    CcwKind,
+    CcwKind;
     /// A pointer to outside of the ccws.
-    CcwOutOfRange,
+    CcwOutOfRange;
     /// The ccws are not as long as the last pointer into them.
-    CcwLength,
+    CcwLength;
     /// A resource outside of the file.
-    ResourceOutOfRange,
+    ResourceOutOfRange;
     /// A resource on top of another or of the ccws.
-    ResourceOverlap,
+    ResourceOverlap;
     /// A resource name that no file should have.
-    ResourceName,
+    ResourceName;
     /// Two resources of one name.
-    DuplicateResource,
+    DuplicateResource;
     /// A context that gives itself another index than its place.
-    ContextIndex,
+    ContextIndex;
     /// Names in the order of outputs that no output has.
-    OutputOrder,
+    OutputOrder;
     /// Host post-processing that is not followed.
-    PostProcessing,
+    PostProcessing;
 }
 
 /// One thing that is odd or wrong.

@@ -138,7 +138,8 @@ impl Group {
     pub(crate) fn message(&self) -> Message {
         let metadata = Message::new().text(1, &self.name).double(4, 12.5).number(5, 1);
         let group = Message::new().message(1, metadata).messages(3, self.contexts.iter().map(Context::message));
-        let texts = |message: Message, field, texts: &[String]| texts.iter().fold(message, |all, text| all.text(field, text));
+        let texts =
+            |message: Message, field, texts: &[String]| texts.iter().fold(message, |all, text| all.text(field, text));
         let group = texts(texts(group, 4, &self.outputs_order), 6, &self.networks);
         let mut bytes = group.into_bytes();
         bytes.extend(&self.more);

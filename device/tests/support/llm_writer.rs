@@ -54,7 +54,8 @@ impl Default for Llm {
 
 /// A tokenizer.json of that many tokens.
 pub(crate) fn tokenizer(tokens: u64) -> Vec<u8> {
-    let vocabulary: Value = (1..tokens).map(|id| (format!("token{id}"), json!(id))).collect::<serde_json::Map<_, _>>().into();
+    let vocabulary: Value =
+        (1..tokens).map(|id| (format!("token{id}"), json!(id))).collect::<serde_json::Map<_, _>>().into();
     let added = json!([{"id": 0, "content": "<bos>", "special": true}]);
     json!({"version": "1.0", "added_tokens": added, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}})
         .to_string()
@@ -86,7 +87,10 @@ impl Llm {
     pub(crate) fn hef(&self) -> Hef {
         let theta: Vec<u8> = self.theta.iter().flat_map(|value| value.to_le_bytes()).collect();
         Hef {
-            groups: vec![self.group("base_model__prefill", "small_prefill", self.prefill), self.group("base_model__tbt", "small_tbt", 1)],
+            groups: vec![
+                self.group("base_model__prefill", "small_prefill", self.prefill),
+                self.group("base_model__tbt", "small_tbt", 1),
+            ],
             resources: vec![
                 Resource::new("hailo-config.json", self.config().to_string()),
                 Resource::new("embeddings.bin", self.embeddings()),
@@ -113,7 +117,8 @@ impl Llm {
             first.push(cache(&format!("{network}/cache_in{id}"), 0, [1, self.cache - rows, keys], id));
             first.push(cache(&format!("{network}/cache_out{id}"), 1, [1, rows, keys], id));
         }
-        let output = |number: u64| Edge::new(&format!("{network}/conv{number}"), 1, [1, 1, self.vocabulary / self.shards]);
+        let output =
+            |number: u64| Edge::new(&format!("{network}/conv{number}"), 1, [1, 1, self.vocabulary / self.shards]);
         let outputs: Vec<_> = (1..=self.shards).map(output).collect();
         let outputs_order = outputs.iter().map(|edge| edge.name.clone()).collect();
         let contexts = vec![
