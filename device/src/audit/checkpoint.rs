@@ -19,6 +19,8 @@ pub(super) fn shape(model: &Model<'_>, facts: &CheckpointFacts<'_>) -> Outcome {
     let embeddings = model.prefill.as_ref().and_then(|part| part.input(Role::Embeddings)).map(Stream::features);
     let parameters = &model.parameters;
     let table = model.embedding_rows().filter(|(_, left)| *left == 0).map(|(rows, _)| rows);
+    let padded = table.filter(|rows| *rows > facts.vocabulary);
+    let table = if padded.is_some() { Some(facts.vocabulary) } else { table };
     let sizes = [
         ("hidden size", embeddings, facts.hidden),
         ("query heads", Some(parameters.query_heads.value), facts.query_heads),
@@ -34,9 +36,13 @@ pub(super) fn shape(model: &Model<'_>, facts: &CheckpointFacts<'_>) -> Outcome {
     }
     let missing: Vec<_> = sizes.iter().filter(|(_, found, _)| found.is_none()).map(|(what, ..)| *what).collect();
     let told = sizes.iter().filter_map(|(what, found, _)| found.map(|found| format!("{what} {found}")));
-    match missing.is_empty() {
-        true => pass(told.collect::<Vec<_>>().join(", ")),
-        false => unknown(format!("the file does not tell: {}", missing.join(", "))),
+    match (missing.is_empty(), padded) {
+        (false, _) => unknown(format!("the file does not tell: {}", missing.join(", "))),
+        (true, Some(rows)) => {
+            let expected = facts.vocabulary;
+            unknown(format!("embeddings.bin has {rows} rows, the checkpoint {expected}: padded, or another vocabulary"))
+        }
+        (true, None) => pass(told.collect::<Vec<_>>().join(", ")),
     }
 }
 

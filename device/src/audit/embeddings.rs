@@ -22,8 +22,9 @@ const ROTATION_TOLERANCE: f64 = 1e-2;
 const ROTATION_COSINE: f64 = 0.99;
 /// Share of values that a range may clip.
 const CLIPPED_SHARE: f64 = 1e-3;
-/// Over half a step, for float32 on the way.
-const STEP_TOLERANCE: f64 = 0.501;
+/// Half a step, and what float32 cannot tell apart among codes near 65535: a compiler that divides in it rounds values this far
+/// from half a step either way.
+const STEP_TOLERANCE: f64 = 0.5 + 1.0 / 128.0;
 
 /// Compares the tables, or says why that cannot be done.
 ///
@@ -65,7 +66,10 @@ pub(super) fn compare<R: Read + Seek>(
 /// embeddings.bin, once its shape is known to be the checkpoint's.
 struct Table {
     start: u64,
+    /// Rows that the checkpoint has too.
     rows: usize,
+    /// Rows after these.
+    extra: u64,
     width: usize,
     scale: f64,
     zero_point: f64,
@@ -81,7 +85,7 @@ impl Table {
             return Err(unknown("embeddings.bin is not inside the file, or the embedding input was not found"));
         };
         let (rows, left) = model.embedding_rows().unwrap_or((0, 1));
-        if input.features() != facts.hidden || rows != facts.vocabulary || left != 0 {
+        if input.features() != facts.hidden || rows < facts.vocabulary || left != 0 {
             return Err(fail(format!(
                 "{} bytes in rows of {} values, but the checkpoint's embedding is [{}, {}]",
                 resource.size_bytes,
@@ -96,9 +100,9 @@ impl Table {
         if !(*scale > 0.0 && scale.is_finite() && zero_point.is_finite()) {
             return Err(fail(format!("codes with scale {scale} and zero point {zero_point} mean nothing")));
         }
-        // Both fit: the table is inside a file.
-        let (rows, width) = (rows as usize, input.features() as usize);
-        Ok(Self { start, rows, width, scale: f64::from(*scale), zero_point: f64::from(*zero_point) })
+        // All fit: the table is inside a file.
+        let (extra, rows, width) = (rows - facts.vocabulary, facts.vocabulary as usize, input.features() as usize);
+        Ok(Self { start, rows, extra, width, scale: f64::from(*scale), zero_point: f64::from(*zero_point) })
     }
 }
 
@@ -195,9 +199,12 @@ impl<'a> Difference<'a> {
                 0 => String::new(),
                 some => format!("; {some} values are clipped by its range"),
             };
-            return pass(format!(
-                "{shape}: every code is the nearest to the checkpoint's value (step {scale:e}){clipped}"
-            ));
+            let equal =
+                format!("{shape}: every code is the nearest to the checkpoint's value (step {scale:e}){clipped}");
+            return match self.table.extra {
+                0 => pass(equal),
+                extra => unknown(format!("{equal}; {extra} more rows follow, which the checkpoint does not have")),
+            };
         }
         if self.off == 0 {
             return unknown(format!(

@@ -34,8 +34,8 @@ enum Kind {
 
 /// Messages inside messages, as many as protobuf itself accepts.
 const MAX_DEPTH: u32 = 100;
-/// Memory that a decoded protobuf may take. A language model of 200 contexts with 50 edges each takes a third of it.
-const MAX_DECODED_BYTES: u64 = 32 << 20;
+/// Memory that a decoded protobuf may take. Twenty thousand edges, some 400 contexts of a language model, take half of it.
+const MAX_DECODED_BYTES: u64 = 64 << 20;
 
 /// Why a message will not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use fidelity_device::{
 };
 
 use crate::{
-    hef_writer::{Edge, Group, HEADER_BYTES, Hef, seal},
+    hef_writer::{Context, Edge, Group, HEADER_BYTES, Hef, seal},
     message::Message,
     support::{audit, check, description, error, finding, read},
 };
@@ -135,16 +135,32 @@ fn content_of_version_0_has_no_extensions() {
 /// Two bytes of such a message take hundreds once they are decoded.
 #[test]
 fn row_38_billions_of_tiny_messages_are_refused_before_they_are_decoded() {
-    let edges = [0x12, 0].repeat(2_000_000);
+    let edges = [0x12, 0].repeat(4_000_000);
     let mut hef = Hef::small();
     let context = Message::new().bytes(3, &edges).into_bytes();
     hef.groups[0].more = Message::new().bytes(3, &context).into_bytes();
     let message = error(hef.v3());
     assert!(message.contains("bytes of memory"), "{message}");
-    let extensions = Hef { more: [0x2a, 0].repeat(2_000_000), ..Hef::small() };
+    let extensions = Hef { more: [0x2a, 0].repeat(4_000_000), ..Hef::small() };
     assert!(error(extensions.v3()).contains("bytes of memory"));
-    let strings = Hef { groups: vec![Group { more: [0x32, 0].repeat(2_000_000), ..Group::default() }], ..Hef::small() };
+    let strings = Hef { groups: vec![Group { more: [0x32, 0].repeat(4_000_000), ..Group::default() }], ..Hef::small() };
     assert!(error(strings.v3()).contains("bytes of memory"));
+}
+
+/// The limit is no limit for real models: two groups of 200 contexts with 50 edges each.
+#[test]
+fn row_38_large_language_models_are_decoded() {
+    let mut hef = Hef::small();
+    let inner = |number| Edge {
+        connection: 1,
+        ..Edge::new(&format!("network/a_layer_with_a_long_name_{number}"), 0, [1, 96, 1536])
+    };
+    hef.groups[0].contexts =
+        (0..200).map(|index| Context { index, edges: (0..50).map(inner).collect(), ..Context::default() }).collect();
+    hef.groups[0].outputs_order.clear();
+    hef.groups.push(Group { name: "second".into(), ..hef.groups[0].clone() });
+    let found = description(hef.v3());
+    assert_eq!(found.groups[1].edge_counts.intermediate, 10_000);
 }
 
 #[test]

@@ -117,6 +117,16 @@ fn embeddings_equal_to_half_a_step() {
         State::Fail,
         "64 bytes in rows of 32 values, but the checkpoint's embedding is [40, 32]",
     );
+    let padded = with(|hef| hef.resources[1].bytes.extend([0; 128]));
+    expect(&padded, |_| (), id, State::Unknown, "every code is the nearest");
+    expect(&padded, |_| (), id, State::Unknown, "2 more rows follow, which the checkpoint does not have");
+    expect(
+        &padded,
+        |_| (),
+        CheckId::CheckpointShape,
+        State::Unknown,
+        "42 rows, the checkpoint 40: padded, or another vocabulary",
+    );
     let none = with(|hef| hef.resources.retain(|resource| resource.name != "embeddings.bin"));
     expect(&none, |_| (), id, State::Unknown, "no embeddings.bin");
     let unsaid = with(|hef| hef.groups[0].edge("small_prefill/input_layer1").quantisation = None);

@@ -57,7 +57,7 @@ pub(crate) fn audit_line(audit: &Audit, wall_time: Duration) -> String {
         State::Pass => format!("pass: all {} checks that apply hold", count(State::Pass)),
         State::NotApplicable => {
             format!(
-                "not applicable: no language model by its groups and resources; its {} checks as a file hold",
+                "not applicable: not a language model, by its groups and resources; as a file it passes all {} checks",
                 count(State::Pass)
             )
         }

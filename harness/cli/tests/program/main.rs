@@ -16,7 +16,6 @@ mod hub;
 mod hub_server;
 #[path = "../../../../device/tests/support/llm_writer.rs"]
 mod llm_writer;
-#[expect(dead_code, reason = "the writer of the device's tests, of which this needs little")]
 #[path = "../../../../device/tests/support/message.rs"]
 mod message;
 mod runs;

@@ -1,12 +1,13 @@
-//! Writes what a fuzzer begins with into `corpus/audit`: sound files and some with rare parts, by the tests' own writer.
+//! Writes sample HEF files into a folder: sound ones, one of a language model, one with rare parts. They are what the fuzzer
+//! begins with, and something to try `fidelity audit` on.
 
-use std::{fs, io};
+use std::{env, fs, io, path::PathBuf};
 
-#[path = "../../tests/support/hef_writer.rs"]
+#[path = "../tests/support/hef_writer.rs"]
 mod hef_writer;
-#[path = "../../tests/support/llm_writer.rs"]
+#[path = "../tests/support/llm_writer.rs"]
 mod llm_writer;
-#[path = "../../tests/support/message.rs"]
+#[path = "../tests/support/message.rs"]
 mod message;
 
 use hef_writer::{Edge, Hef};
@@ -14,14 +15,15 @@ use llm_writer::Llm;
 use message::Message;
 
 fn main() -> io::Result<()> {
-    fs::create_dir_all("corpus/audit")?;
-    let seeds = [
-        ("small", Hef::small()),
-        ("language-model", Llm::default().hef()),
-        ("one-group", one_group()),
-        ("rare-parts", rare_parts()),
+    let folder = PathBuf::from(env::args_os().nth(1).unwrap_or_else(|| ".".into()));
+    fs::create_dir_all(&folder)?;
+    let files = [
+        ("small.hef", Hef::small()),
+        ("language-model.hef", Llm::default().hef()),
+        ("one-group.hef", one_group()),
+        ("rare-parts.hef", rare_parts()),
     ];
-    seeds.into_iter().try_for_each(|(name, hef)| fs::write(format!("corpus/audit/{name}"), hef.v3()))
+    files.into_iter().try_for_each(|(name, hef)| fs::write(folder.join(name), hef.v3()))
 }
 
 fn one_group() -> Hef {
