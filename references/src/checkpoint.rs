@@ -6,8 +6,8 @@ use fidelity_trace::{BosConvention, CheckpointIdentity, Network};
 use serde_json::Value;
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind, bert_heads,
-    config, demo, gguf::Gguf, weights::read_bounded,
+    Architecture, CheckpointError, Decoder, Embedding, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind,
+    bert_heads, config, demo, gguf::Gguf, weights::read_bounded,
 };
 
 /// config.json above this is refused.
@@ -174,6 +174,30 @@ impl Checkpoint {
             return Err(CheckpointError::NoTokenizer { path });
         };
         Ok(tokenizer.encode(text, bos, self.architecture.bos)?)
+    }
+
+    /// The bytes of its tokenizer.json, if it has one.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn tokenizer_json(&self) -> Result<Option<Vec<u8>>, CheckpointError> {
+        match &self.files {
+            Files::Folder(folder) => optional(&folder.join("tokenizer.json"), MAX_TOKENIZER_BYTES),
+            Files::Gguf(file) => optional(&file.with_file_name("tokenizer.json"), MAX_TOKENIZER_BYTES),
+            Files::Embedded => Ok(Some(demo::TOKENIZER.to_vec())),
+        }
+    }
+
+    /// Its embedding, to be read a few rows at a time.
+    ///
+    /// # Errors
+    /// The weights cannot be opened.
+    pub fn embedding(&self) -> Result<Embedding, CheckpointError> {
+        let mut weights = self.files.weights()?;
+        if self.architecture.tied_head {
+            weights.tie_head();
+        }
+        Ok(Embedding::new(weights, [self.architecture.vocabulary, self.architecture.hidden]))
     }
 
     /// Reads the weights into a float32 decoder; `transform` sees every tensor on the way.

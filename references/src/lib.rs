@@ -7,6 +7,7 @@ mod checkpoint;
 mod config;
 mod decoder;
 mod demo;
+mod embedding;
 mod error;
 mod gguf;
 mod hub;
@@ -26,6 +27,7 @@ pub use config::{
 };
 pub(crate) use decoder::bert_heads;
 pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, Wiring};
+pub use embedding::Embedding;
 pub use error::CheckpointError;
 pub use hub::{HubError, HubSettings, Snapshot, fetch};
 pub use local::local_blocks;

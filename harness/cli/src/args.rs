@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
+    /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
+    Audit(AuditArgs),
     /// Show the checkpoints, recipes and prompts that are known.
     List(ListArgs),
     /// Show or delete the references that are kept for later runs.
@@ -173,6 +175,28 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// The compiled model.
+    #[arg(value_name = "FILE.hef")]
+    pub(crate) hef: PathBuf,
+    /// The checkpoint it is said to be made of, a row of checkpoints.toml [default: none, nothing is compared].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// The checkpoint it is said to be made of: a Hugging Face folder or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Never reach for the network: a checkpoint of the Hub must be in the cache.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Print the audit as JSON to standard output and nothing else (docs/AUDIT.md).
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the last line.

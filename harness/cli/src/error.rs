@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use fidelity_device::hef::HefError;
 use fidelity_emulator::{EmulatorError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -36,6 +37,8 @@ pub(crate) enum CliError {
     Thresholds(#[from] ThresholdsError),
     #[error(transparent)]
     Report(#[from] ReportError),
+    #[error("{path}: {source}")]
+    Hef { path: String, source: HefError },
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot {action} {path}: {source}")]
@@ -98,6 +101,7 @@ impl CliError {
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
+            | Self::Hef { .. }
             | Self::Read { .. }
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }

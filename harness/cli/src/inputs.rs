@@ -154,7 +154,11 @@ impl Inputs {
     }
 }
 
-fn open(asked: &CheckpointArgs, progress: &Progress) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
+/// The checkpoint that was asked for, and its row.
+pub(crate) fn open(
+    asked: &CheckpointArgs,
+    progress: &Progress,
+) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
     let registry = resources::registry()?;
     let name = match (&asked.checkpoint, &asked.weights) {
         (Some(name), _) => Some(name.as_str()),

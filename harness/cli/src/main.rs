@@ -2,6 +2,7 @@
 
 mod args;
 mod arms;
+mod audit_text;
 mod commands;
 mod error;
 mod inputs;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Report(report) => commands::report::report(report),
+        Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),
         Command::Cache(cache) => commands::cache::cache(cache),
     };
