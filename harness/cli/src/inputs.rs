@@ -15,6 +15,9 @@ use crate::{
     resources,
 };
 
+/// Ids generated after each prompt unless something else is asked for.
+const NEW_TOKENS: usize = 32;
+
 pub(crate) struct Inputs {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) row: Option<CheckpointRow>,
@@ -48,7 +51,9 @@ impl Inputs {
         origin: String,
         progress: &Progress,
     ) -> Result<Self, CliError> {
-        Self::with_prompts(checkpoint, asked, progress, |_, _| Ok((origin, recorded.iter().map(unrecorded).collect())))
+        Self::with_prompts(checkpoint, asked, progress, |_, _| {
+            Ok((origin, recorded.iter().enumerate().map(|(index, prompt)| unrecorded(index, prompt)).collect()))
+        })
     }
 
     fn with_prompts(
@@ -70,7 +75,7 @@ impl Inputs {
             prompts_origin: origin,
             scopes,
             taps,
-            new_tokens: asked.new_tokens,
+            new_tokens: new_tokens(asked),
             cached: !asked.no_cache,
             jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
         };
@@ -146,7 +151,10 @@ impl Inputs {
     }
 }
 
-fn open(asked: &CheckpointArgs, progress: &Progress) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
+pub(crate) fn open(
+    asked: &CheckpointArgs,
+    progress: &Progress,
+) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
     let registry = resources::registry()?;
     let name = match (&asked.checkpoint, &asked.weights) {
         (Some(name), _) => Some(name.as_str()),
@@ -183,20 +191,25 @@ fn scopes(asked: &PromptArgs) -> Result<Vec<Scope>, CliError> {
     let Some(list) = &asked.scopes else {
         // Without generated ids there is nothing to step through.
         let offered = Scope::ALL.into_iter();
-        return Ok(offered.filter(|scope| asked.new_tokens >= needed_tokens(*scope)).collect());
+        return Ok(offered.filter(|scope| new_tokens(asked) >= needed_tokens(*scope)).collect());
     };
     let mut scopes = Vec::new();
     for name in list.split(',').map(str::trim) {
         let scope = Scope::named(name).ok_or_else(|| CliError::Scope(name.to_owned()))?;
         let needed = needed_tokens(scope);
-        if asked.new_tokens < needed {
-            return Err(CliError::TooFewNewTokens { scope: scope.name(), new_tokens: asked.new_tokens, needed });
+        let new_tokens = new_tokens(asked);
+        if new_tokens < needed {
+            return Err(CliError::TooFewNewTokens { scope: scope.name(), new_tokens, needed });
         }
         scopes.push(scope);
     }
     scopes.sort_unstable();
     scopes.dedup();
     Ok(scopes)
+}
+
+fn new_tokens(asked: &PromptArgs) -> usize {
+    asked.new_tokens.unwrap_or(NEW_TOKENS)
 }
 
 /// n generated ids take n − 1 steps, since the last id is not fed.
@@ -219,19 +232,25 @@ fn prompts(asked: &PromptArgs, row: Option<&CheckpointRow>) -> Result<(String, V
     Ok((resource.origin, prompts))
 }
 
-/// The prompt as it is before an arm has computed it.
-fn unrecorded(prompt: &PromptRecord) -> PromptRecord {
+/// The prompt as it is before an arm has computed it. A foreign trace may name its files as it likes.
+fn unrecorded(index: usize, prompt: &PromptRecord) -> PromptRecord {
     PromptRecord {
+        file: file(index),
         scopes: Vec::new(),
         generated: None,
         status: Status::Skipped,
         error: None,
         sha256: None,
+        other: serde_json::Map::new(),
         ..prompt.clone()
     }
 }
 
-fn tokenised(
+fn file(index: usize) -> String {
+    format!("prompts/{index:04}.safetensors")
+}
+
+pub(crate) fn tokenised(
     checkpoint: &Checkpoint,
     row: Option<&CheckpointRow>,
     prompts: &[Prompt],
@@ -246,7 +265,7 @@ fn tokenised(
             id: prompt.id.clone(),
             text: prompt.text.clone(),
             token_ids,
-            file: format!("prompts/{index:04}.safetensors"),
+            file: file(index),
             scopes: Vec::new(),
             generated: None,
             repeat: 0,

@@ -25,7 +25,7 @@ fn prompts(command: &Command) -> Option<&PromptArgs> {
         Command::Run(run) => Some(&run.prompts),
         Command::Reference(reference) => Some(&reference.prompts),
         Command::Record(record) => Some(&record.prompts),
-        Command::Compare(_) | Command::Report(_) | Command::List(_) | Command::Cache(_) => None,
+        Command::Compare(_) | Command::Import(_) | Command::Report(_) | Command::List(_) | Command::Cache(_) => None,
     }
 }
 
