@@ -229,7 +229,7 @@ impl Work<'_> {
         for (name, site) in &map.sites {
             let of_file = blocks(name, site, archive)?;
             if of_file.is_empty() {
-                self.note(Some(format!("{scope}/{name} is not in {} and was left out", archive.path().display())));
+                self.note(Some(format!("{scope}/{name} was left out where a file does not hold it")));
             }
             if let Some(block) = of_file.iter().filter_map(|(site, _)| site.block()).max()
                 && let Some(model) = self.plan.model.filter(|model| block as usize >= model.blocks)

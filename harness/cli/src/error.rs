@@ -58,7 +58,7 @@ pub(crate) enum CliError {
     #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]
     RecordReplay { trace: PathBuf },
     #[error("{trace}: {reason}")]
-    Replay { trace: PathBuf, reason: String },
+    UnfitTrace { trace: PathBuf, reason: String },
     #[error(
         "the prompts are text, which needs a tokenizer: give --checkpoint or --weights, or the prompts as token ids"
     )]
@@ -114,7 +114,7 @@ impl CliError {
             | Self::NoReplayTrace(_)
             | Self::NotForReplay { .. }
             | Self::RecordReplay { .. }
-            | Self::Replay { .. }
+            | Self::UnfitTrace { .. }
             | Self::NoTokenizer
             | Self::ImmuneToFault { .. }
             | Self::Scope(_)

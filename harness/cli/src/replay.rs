@@ -207,7 +207,7 @@ impl Replay {
     }
 
     fn wrong(&self, reason: &str) -> CliError {
-        CliError::Replay { trace: self.path.clone(), reason: reason.to_owned() }
+        CliError::UnfitTrace { trace: self.path.clone(), reason: reason.to_owned() }
     }
 }
 

@@ -13,14 +13,33 @@ pub(super) fn section(verdict: &Verdict, style: Style) -> Vec<String> {
     if verdict.scopes.is_empty() {
         return vec!["No scope was compared.".to_owned()];
     }
-    let left = ["scope", "verdict"].map(|name| Column { name, align: Align::Left });
-    let right = ["rows", "Pearson", "worst row", "top-1", "ties", "flips", "KL, nats"];
-    let right = right.map(|name| Column { name, align: Align::Right });
     let rows = verdict.scopes.iter().map(|(scope, result)| row(*scope, result)).collect();
-    Table { columns: left.into_iter().chain(right).collect(), rows }.lines(style)
+    Table { columns: COLUMNS.map(|(name, align)| Column { name, align }).into(), rows }.lines(style)
 }
 
+/// The columns of [`logits_cells`], most important first.
+pub(super) const COLUMNS: [(&str, Align); 9] = [
+    ("scope", Align::Left),
+    ("verdict", Align::Left),
+    ("rows", Align::Right),
+    ("Pearson", Align::Right),
+    ("worst row", Align::Right),
+    ("top-1", Align::Right),
+    ("ties", Align::Right),
+    ("flips", Align::Right),
+    ("KL, nats", Align::Right),
+];
+
 fn row(scope: Scope, result: &ScopeResult) -> Row {
+    let site = result.sites.get(&Site::Logits);
+    Row {
+        cells: logits_cells(scope, result),
+        below: [interval(site), first_bad(result), left_out(result, site)].into_iter().flatten().collect(),
+    }
+}
+
+/// A scope's name, verdict and logits in numbers.
+pub(super) fn logits_cells(scope: Scope, result: &ScopeResult) -> Vec<(String, Paint)> {
     let site = result.sites.get(&Site::Logits);
     let logits = site.and_then(|site| site.logits.as_ref());
     let of_site = |write: &dyn Fn(&SiteResult) -> String| site.map_or_else(|| ABSENT.to_owned(), write);
@@ -35,10 +54,7 @@ fn row(scope: Scope, result: &ScopeResult) -> Row {
         of_logits(&|logits| or_absent(logits.kl.map(|kl| kl.mean), magnitude)),
     ];
     let head = [(scope.to_string(), Paint::Strong), (result.verdict.to_string(), Paint::of(result.verdict))];
-    Row {
-        cells: head.into_iter().chain(plain.map(|text| (text, Paint::Plain))).collect(),
-        below: [interval(site), first_bad(result), left_out(result, site)].into_iter().flatten().collect(),
-    }
+    head.into_iter().chain(plain.map(|text| (text, Paint::Plain))).collect()
 }
 
 fn interval(site: Option<&SiteResult>) -> Option<String> {
@@ -49,7 +65,7 @@ fn interval(site: Option<&SiteResult>) -> Option<String> {
     })
 }
 
-fn first_bad(result: &ScopeResult) -> Option<String> {
+pub(super) fn first_bad(result: &ScopeResult) -> Option<String> {
     let site = result.first_bad_site?;
     let detail = result.first_bad_site_detail.as_ref().map_or_else(String::new, |detail| {
         let error = detail.median_relative_l2.map_or_else(|| "not finite".to_owned(), magnitude);
