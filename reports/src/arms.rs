@@ -6,7 +6,7 @@ use fidelity_trace::Scope;
 use fidelity_verdict::{Verdict, worst};
 
 use crate::{
-    identity::arm_phrase,
+    identity::arm_name,
     layers::{Value, has_layers, layers},
 };
 
@@ -25,7 +25,7 @@ pub fn arm_folders(verdicts: &[Verdict]) -> Vec<String> {
     const LONGEST: usize = 40;
     let folder = |(index, verdict): (usize, &Verdict)| {
         let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
-        let name: String = arm_phrase(&verdict.arms.device).chars().map(plain).take(LONGEST).collect();
+        let name: String = arm_name(&verdict.arms.device.arm).chars().map(plain).take(LONGEST).collect();
         let parts: Vec<_> = name.split('-').filter(|part| !part.is_empty()).collect();
         format!("{}-{}", index + 1, parts.join("-"))
     };

@@ -129,6 +129,9 @@ impl Archive {
 
 fn open_npz(file: File) -> Result<(Vec<String>, Store), String> {
     let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("not a whole .npz (zip) file: {error}"))?;
+    if zip.has_duplicate_names() {
+        return Err("two arrays have the same name".into());
+    }
     let stored: Vec<_> = zip.file_names().collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let names: Vec<String> = stored.iter().filter_map(|name| name.strip_suffix(".npy")).map(str::to_owned).collect();
     let entries = zip.len();

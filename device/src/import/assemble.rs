@@ -18,9 +18,10 @@ use super::{
     check::{Check, ReferenceRows},
     error::{ImportError, listed, shown},
     feeding::{Tokens, check_positions, generated, greedy, known_positions, next_positions, tokens},
-    map::{BLOCK, Fed, IdArray, Ids, Map, ScopeMap, SiteMap},
+    map::{ScopeMap, SiteMap},
     plan::{Import, ImportPrompt},
     prompts,
+    resolve::{blocks, unused},
     shapes::Expected,
 };
 
@@ -117,6 +118,9 @@ fn record(index: usize, prompt: &ImportPrompt) -> PromptRecord {
     }
 }
 
+/// A site that a file holds, its line of the map, and its arrays.
+type Found<'m> = (Site, &'m SiteMap, Vec<String>);
+
 /// The import under way.
 struct Work<'a> {
     plan: &'a Import<'a>,
@@ -143,9 +147,9 @@ impl Work<'_> {
             let reason = format!("it holds none of the arrays that {} maps; it holds {names}", self.plan.map.origin);
             return Err(ImportError::File { path: archive.path().to_owned(), reason });
         }
-        let (ids, against) = generated(self.plan.map.generated.as_ref(), prompts, &captures, archive)?;
-        captures.iter_mut().zip(ids).for_each(|(capture, ids)| capture.generated = ids);
-        self.note(against);
+        let generated = generated(self.plan.map.generated.as_ref(), prompts, &captures, archive)?;
+        captures.iter_mut().zip(generated.ids).for_each(|(capture, ids)| capture.generated = ids);
+        self.note(generated.doubt);
         self.note(unused(self.plan.map, archive));
         if let Some(reference) = reference {
             self.imported.notes.extend(reference.notes.iter().cloned());
@@ -224,7 +228,7 @@ impl Work<'_> {
         scope: Scope,
         map: &'m ScopeMap,
         archive: &mut Archive,
-    ) -> Result<Vec<(Site, &'m SiteMap, Vec<String>)>, ImportError> {
+    ) -> Result<Vec<Found<'m>>, ImportError> {
         let mut found = Vec::new();
         for (name, site) in &map.sites {
             let of_file = blocks(name, site, archive)?;
@@ -293,31 +297,6 @@ impl Work<'_> {
     }
 }
 
-/// The sites that a line of the map stands for, and their arrays; none where it is optional and not there.
-fn blocks(name: &str, site: &SiteMap, archive: &mut Archive) -> Result<Vec<(Site, Vec<String>)>, ImportError> {
-    let parsed =
-        |name: &str| name.parse().map_err(|error: fidelity_trace::UnknownSite| ImportError::Prompts(error.to_string()));
-    if name.contains(BLOCK) {
-        let pattern = &site.arrays[0];
-        let of = |block: usize| pattern.replace(BLOCK, &block.to_string());
-        let count = (0..).take_while(|block| archive.has(&of(*block))).count();
-        if let Some(later) = (count + 1..=count + archive.names().len()).find(|block| archive.has(&of(*block))) {
-            return Err(archive.wrong(&of(count), format!("not in the file, though `{}` is", shown(&of(later)))));
-        }
-        if count == 0 && !site.optional {
-            archive.header(&of(0))?;
-        }
-        return (0..count)
-            .map(|block| Ok((parsed(&name.replacen(BLOCK, &block.to_string(), 1))?, vec![of(block)])))
-            .collect();
-    }
-    let arrays = if site.arrays.is_empty() { vec![archive.only()?.to_owned()] } else { site.arrays.clone() };
-    if site.optional && !arrays.iter().any(|array| archive.has(array)) {
-        return Ok(Vec::new());
-    }
-    Ok(vec![(parsed(name)?, arrays)])
-}
-
 /// How many rows all sites of a scope have.
 fn common_rows(tensors: &BTreeMap<Site, ArrayD<f32>>) -> Result<usize, String> {
     let mut rows = tensors.iter().map(|(site, array)| (site, array.shape()[1]));
@@ -334,45 +313,6 @@ fn common_rows(tensors: &BTreeMap<Site, ArrayD<f32>>) -> Result<usize, String> {
 fn tensor(arranged: &ArrayD<f32>, prompt: usize) -> Tensor {
     let own = arranged.index_axis(Index(0), prompt);
     Tensor { shape: own.shape().to_vec(), values: own.iter().copied().collect() }
-}
-
-/// Says which arrays of the file the map does not use.
-fn unused(map: &Map, archive: &Archive) -> Option<String> {
-    let ids = |ids: &Option<Ids>| match ids {
-        Some(Ids::Array(IdArray { array, .. })) => Some(array.clone()),
-        _ => None,
-    };
-    let mut used: BTreeSet<String> = ids(&map.generated).into_iter().collect();
-    if let super::map::PromptSource::Array(array) = &map.prompt {
-        used.insert(array.array.clone());
-    }
-    let mut patterns = Vec::new();
-    for scope in map.scopes.values() {
-        if let super::map::Positions::Array(array) = &scope.positions {
-            used.insert(array.array.clone());
-        }
-        if let Fed::Ids(fed) = &scope.fed {
-            used.extend(ids(&Some(fed.clone())));
-        }
-        for array in scope.sites.values().flat_map(|site| &site.arrays) {
-            match array.split_once(BLOCK) {
-                Some(pattern) => patterns.push(pattern),
-                None => drop(used.insert(array.clone())),
-            }
-        }
-        if scope.sites.values().any(|site| site.arrays.is_empty()) {
-            return None;
-        }
-    }
-    let of_block = |name: &str| {
-        patterns.iter().any(|(before, after)| {
-            let index = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-            index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
-        })
-    };
-    let left: Vec<&str> =
-        archive.names().iter().map(String::as_str).filter(|name| !used.contains(*name) && !of_block(name)).collect();
-    (!left.is_empty()).then(|| format!("not mapped and left out: {}", listed(left)))
 }
 
 /// Adds checks of another file, weighted by rows.

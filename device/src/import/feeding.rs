@@ -125,26 +125,35 @@ fn choice(row: &[f32]) -> u32 {
     best as u32
 }
 
-/// What the arm generated, by prompt, and what speaks against it.
+/// What the arm generated.
+pub(crate) struct GeneratedIds {
+    /// By prompt.
+    pub(crate) ids: Vec<Option<Vec<u32>>>,
+    /// What speaks against them.
+    pub(crate) doubt: Option<String>,
+}
+
+/// What the arm generated after each prompt.
 pub(crate) fn generated(
     ids: Option<&Ids>,
     prompts: &[ImportPrompt],
     captures: &[Capture],
     archive: &mut Archive,
-) -> Result<(Vec<Option<Vec<u32>>>, Option<String>), ImportError> {
+) -> Result<GeneratedIds, ImportError> {
+    let undoubted = |ids| GeneratedIds { ids, doubt: None };
     let given = match ids {
-        None => return Ok((vec![None; prompts.len()], None)),
+        None => return Ok(undoubted(vec![None; prompts.len()])),
         Some(Ids::Array(IdArray { array, optional: true })) if !archive.has(array) => {
-            return Ok((vec![None; prompts.len()], None));
+            return Ok(undoubted(vec![None; prompts.len()]));
         }
         Some(Ids::Array(array)) => rows_of_ids(archive, &array.array, prompts.len())?,
         Some(Ids::List(list)) => vec![list.clone(); prompts.len()],
         Some(Ids::Greedy) => {
             let chosen = prompts.iter().zip(captures).map(|(prompt, capture)| chosen(prompt, capture));
-            return Ok((chosen.map(Some).collect(), None));
+            return Ok(undoubted(chosen.map(Some).collect()));
         }
     };
-    let against = prompts.iter().zip(captures).zip(&given).find_map(|((prompt, capture), given)| {
+    let doubt = prompts.iter().zip(captures).zip(&given).find_map(|((prompt, capture), given)| {
         let (own, given) = (chosen(prompt, capture).first().copied()?, given.first().copied()?);
         (own != given).then(|| {
             let id = super::error::shown(&prompt.id);
@@ -153,7 +162,7 @@ pub(crate) fn generated(
             )
         })
     });
-    Ok((given.into_iter().map(Some).collect(), against))
+    Ok(GeneratedIds { ids: given.into_iter().map(Some).collect(), doubt })
 }
 
 /// What the logits of a prompt choose: after its last token, then after each row that follows.

@@ -19,6 +19,7 @@ mod npy;
 mod plan;
 mod prompts;
 mod raw_map;
+mod resolve;
 mod shapes;
 
 pub use assemble::{Imported, import};

@@ -179,8 +179,14 @@ impl Replay {
         row.filter(|row| is_of(self.trace.manifest(), row))
     }
 
-    /// Says whose trace this is, and what a reader must know of it.
-    pub(crate) fn sign(&self, verdict: &mut Verdict, row: Option<&CheckpointRow>) {
+    /// Says whose trace this is, and what a reader must know of it. `fed` is what the reference was fed after each prompt.
+    pub(crate) fn sign(
+        &self,
+        verdict: &mut Verdict,
+        row: Option<&CheckpointRow>,
+        reference: &Manifest,
+        fed: Option<&[Vec<u32>]>,
+    ) {
         let manifest = self.trace.manifest();
         verdict.arms.device.arm = replayed(&manifest.arm);
         let said = &manifest.checkpoint;
@@ -197,6 +203,14 @@ impl Replay {
             verdict.notes.push(format!(
                 "thresholds and expectations of `{name}` in checkpoints.toml were not applied: the trace is not of that name and source"
             ));
+        }
+        let own = reference.prompts.iter().map(|prompt| prompt.generated.as_ref().map_or(&[][..], |it| &it.ids));
+        let differs = |(fed, own): &(&Vec<u32>, &[u32])| fed.iter().rev().skip(1).rev().zip(*own).any(|(a, b)| a != b);
+        match fed.unwrap_or_default().iter().zip(own).filter(differs).count() {
+            0 => {}
+            count => verdict.notes.push(format!(
+                "in {count} prompts the arm was fed other ids after the prompt than the reference would choose; the reference was fed the arm's"
+            )),
         }
         if self.steps() && self.fed.iter().any(Option::is_none) {
             verdict.notes.push(
