@@ -79,21 +79,10 @@ impl Inputs {
             cached: !asked.no_cache,
             jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
         };
-        inputs
-            .prompts
-            .iter()
-            .try_for_each(|prompt| inputs.check_ids(prompt).and_then(|()| inputs.check_length(prompt)))?;
+        inputs.prompts.iter().try_for_each(|prompt| {
+            check_ids(&inputs.checkpoint, &prompt.id, &prompt.token_ids).and_then(|()| inputs.check_length(prompt))
+        })?;
         Ok(inputs)
-    }
-
-    fn check_ids(&self, prompt: &PromptRecord) -> Result<(), CliError> {
-        let architecture = self.checkpoint.architecture();
-        let outside = prompt.token_ids.iter().enumerate().find(|(_, id)| **id as usize >= architecture.vocabulary);
-        if let Some((position, id)) = outside {
-            let (prompt, vocabulary) = (prompt.id.clone(), architecture.vocabulary);
-            return Err(CliError::IdOutsideVocabulary { prompt, id: *id, position, vocabulary });
-        }
-        Ok(())
     }
 
     fn check_length(&self, prompt: &PromptRecord) -> Result<(), CliError> {
@@ -135,7 +124,7 @@ impl Inputs {
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
         let longest = self.checkpoint.architecture().longest_sequence();
         for prompt in &prompts {
-            self.check_ids(prompt)?;
+            check_ids(&self.checkpoint, &prompt.id, &prompt.token_ids)?;
             if prompt.token_ids.len() > longest {
                 return Err(CliError::PromptTooLong {
                     prompt: format!("{} (calibration)", prompt.id),
@@ -148,6 +137,17 @@ impl Inputs {
             }
         }
         Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
+    }
+}
+
+/// Refuses ids that the checkpoint has no embedding of.
+pub(crate) fn check_ids(checkpoint: &Checkpoint, prompt: &str, token_ids: &[u32]) -> Result<(), CliError> {
+    let vocabulary = checkpoint.architecture().vocabulary;
+    match token_ids.iter().enumerate().find(|(_, id)| **id as usize >= vocabulary) {
+        Some((position, id)) => {
+            Err(CliError::IdOutsideVocabulary { prompt: prompt.to_owned(), id: *id, position, vocabulary })
+        }
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use fidelity_trace::{CheckpointIdentity, CheckpointRow, Prompt, Trace, prompts_f
 use crate::{
     args::{CheckpointArgs, ImportArgs},
     error::CliError,
-    inputs::{open, tokenised},
+    inputs::{check_ids, open, tokenised},
     output::{narrate, print},
     progress::Progress,
     resources,
@@ -21,6 +21,9 @@ pub(crate) fn import(args: &ImportArgs) -> Result<u8, CliError> {
     let against = args.against.as_deref().map(Trace::open).transpose()?;
     let checkpoint = checkpoint(args)?;
     let prompts = prompts(args, &map, checkpoint.as_ref())?;
+    if let Some((checkpoint, _)) = &checkpoint {
+        prompts.iter().flatten().try_for_each(|prompt| check_ids(checkpoint, &prompt.id, &prompt.token_ids))?;
+    }
     let files: Vec<&Path> = args.files.iter().map(AsRef::as_ref).collect();
     let plan = Import {
         files: &files,

@@ -1,6 +1,7 @@
 //! The program as a person uses it.
 
 mod architecture;
+mod arms;
 mod bad_inputs;
 mod cache;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
@@ -10,6 +11,8 @@ mod gguf_files;
 mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
+mod import;
+mod replay;
 mod runs;
 mod support;
 mod traces;
