@@ -6,7 +6,7 @@ use fidelity_verdict::Verdict;
 
 use super::{
     Paint, Style, hanging, paint,
-    scopes::{COLUMNS, first_bad, logits_cells},
+    scopes::{COLUMNS, first_bad, left_out, logits_cells},
     table::{Align, Column, Row, Table},
 };
 use crate::{
@@ -72,7 +72,7 @@ fn scopes(verdicts: &[Verdict], style: Style) -> Vec<String> {
         verdict.scopes.iter().map(move |(scope, result)| {
             let arm = (label(index), Paint::Strong);
             let cells = std::iter::once(arm).chain(logits_cells(*scope, result)).collect();
-            Row { cells, below: first_bad(result).into_iter().collect() }
+            Row { cells, below: [first_bad(result), left_out(result)].into_iter().flatten().collect() }
         })
     });
     let rows: Vec<_> = rows.collect();

@@ -34,7 +34,7 @@ fn row(scope: Scope, result: &ScopeResult) -> Row {
     let site = result.sites.get(&Site::Logits);
     Row {
         cells: logits_cells(scope, result),
-        below: [interval(site), first_bad(result), left_out(result, site)].into_iter().flatten().collect(),
+        below: [interval(site), first_bad(result), left_out(result)].into_iter().flatten().collect(),
     }
 }
 
@@ -75,7 +75,8 @@ pub(super) fn first_bad(result: &ScopeResult) -> Option<String> {
 }
 
 /// What keeps rows out of the numbers above.
-fn left_out(result: &ScopeResult, site: Option<&SiteResult>) -> Option<String> {
+pub(super) fn left_out(result: &ScopeResult) -> Option<String> {
+    let site = result.sites.get(&Site::Logits);
     let coverage = &result.coverage;
     let counts = [
         (site.map_or(0, |site| site.non_finite_rows), "not finite"),
