@@ -71,9 +71,8 @@ impl Wanted<'_> {
     /// `shards` read with `axes`, checked against what is expected.
     fn arranged(&self, shards: &[ArrayD<f32>], axes: &Axes) -> Result<ArrayD<f32>, String> {
         let heads = self.map.heads.or(self.expected.heads);
-        let arranged: Vec<_> =
-            shards.iter().map(|shard| axes.arrange(shard.clone(), heads)).collect::<Result<_, _>>()?;
-        let taken = take(join(&arranged)?, self.map.take)?;
+        let arranged: Vec<_> = shards.iter().map(|shard| axes.arrange(shard, heads)).collect::<Result<_, _>>()?;
+        let taken = take(join(arranged)?, self.map.take)?;
         let shape = taken.shape();
         let unlike = |what: &str, found: usize, expected: Option<usize>, by: &str| {
             let expected = expected.filter(|expected| *expected != found)?;
@@ -209,7 +208,7 @@ fn numbers(values: Values, code: Option<Code>) -> Result<ArrayD<f32>, String> {
     }
 }
 
-fn take(arranged: ArrayD<f32>, rows: Take) -> Result<ArrayD<f32>, String> {
+fn take(mut arranged: ArrayD<f32>, rows: Take) -> Result<ArrayD<f32>, String> {
     let held = arranged.shape()[1];
     let (from, to) = match rows {
         Take::All => return Ok(arranged),
@@ -219,7 +218,8 @@ fn take(arranged: ArrayD<f32>, rows: Take) -> Result<ArrayD<f32>, String> {
     if to > held.max(from) {
         return Err(format!("`take` ends at row {to}, but there are {held} rows"));
     }
-    Ok(arranged.slice_axis(Index(1), Slice::from(from.min(held)..to.min(held))).to_owned())
+    arranged.slice_axis_inplace(Index(1), Slice::from(from.min(held)..to.min(held)));
+    Ok(arranged)
 }
 
 #[cfg(test)]

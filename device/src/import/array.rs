@@ -115,10 +115,6 @@ impl Dtype {
             Self::Float64 | Self::Int64 | Self::Uint64 => 8,
         }
     }
-
-    const fn is_float(self) -> bool {
-        matches!(self, Self::Float16 | Self::Bfloat16 | Self::Float32 | Self::Float64)
-    }
 }
 
 const EXPECTED: &str = "expected floats or integers of 8 to 64 bits";
@@ -157,11 +153,39 @@ impl Header {
 
     /// Decodes the data, which must be whole. Memory grows with what is really there, not with what the shape claims.
     pub(crate) fn read(&self, reader: &mut dyn Read) -> Result<Values, String> {
-        if self.dtype.is_float() {
-            Ok(Values::Floats(self.array(self.decode(reader, |bytes| float(self.dtype, bytes))?)?))
-        } else {
-            Ok(Values::Integers(self.array(self.decode(reader, |bytes| integer(self.dtype, bytes))?)?))
+        match self.dtype {
+            Dtype::Float16 => self.floats(reader, |bytes| Ok(f16::from_le_bytes(bytes).to_f32())),
+            Dtype::Bfloat16 => self.floats(reader, |bytes| Ok(bf16::from_le_bytes(bytes).to_f32())),
+            Dtype::Float32 => self.floats(reader, |bytes| Ok(f32::from_le_bytes(bytes))),
+            Dtype::Float64 => self.floats(reader, |bytes| rounded(f64::from_le_bytes(bytes))),
+            Dtype::Int8 => self.integers(reader, |bytes| Ok(i8::from_le_bytes(bytes).into())),
+            Dtype::Int16 => self.integers(reader, |bytes| Ok(i16::from_le_bytes(bytes).into())),
+            Dtype::Int32 => self.integers(reader, |bytes| Ok(i32::from_le_bytes(bytes).into())),
+            Dtype::Int64 => self.integers(reader, |bytes| Ok(i64::from_le_bytes(bytes))),
+            Dtype::Uint8 => self.integers(reader, |bytes| Ok(u8::from_le_bytes(bytes).into())),
+            Dtype::Uint16 => self.integers(reader, |bytes| Ok(u16::from_le_bytes(bytes).into())),
+            Dtype::Uint32 => self.integers(reader, |bytes| Ok(u32::from_le_bytes(bytes).into())),
+            Dtype::Uint64 => self.integers(reader, |bytes| {
+                let value = u64::from_le_bytes(bytes);
+                i64::try_from(value).map_err(|_| format!("{value} is too large"))
+            }),
         }
+    }
+
+    fn floats<const N: usize>(
+        &self,
+        reader: &mut dyn Read,
+        number: impl Fn([u8; N]) -> Result<f32, String>,
+    ) -> Result<Values, String> {
+        Ok(Values::Floats(self.array(self.decode(reader, number)?)?))
+    }
+
+    fn integers<const N: usize>(
+        &self,
+        reader: &mut dyn Read,
+        number: impl Fn([u8; N]) -> Result<i64, String>,
+    ) -> Result<Values, String> {
+        Ok(Values::Integers(self.array(self.decode(reader, number)?)?))
     }
 
     fn array<T>(&self, values: Vec<T>) -> Result<ArrayD<T>, String> {
@@ -169,25 +193,24 @@ impl Header {
         ArrayD::from_shape_vec(shape, values).map_err(|error| error.to_string())
     }
 
-    fn decode<T>(
+    /// `number` takes the bytes of an element, little endian.
+    fn decode<const N: usize, T>(
         &self,
         reader: &mut dyn Read,
-        number: impl Fn([u8; 8]) -> Result<T, String>,
+        number: impl Fn([u8; N]) -> Result<T, String>,
     ) -> Result<Vec<T>, String> {
-        let size = self.dtype.size();
         let (len, mut left) = (self.len()?, self.data_bytes()? as usize);
         let mut values = Vec::with_capacity(len.min(CHUNK));
         let mut chunk = vec![0; CHUNK.min(left.max(1))];
         while left > 0 {
             let bytes = &mut chunk[..left.min(CHUNK)];
             reader.read_exact(bytes).map_err(|error| format!("the data ends early or is damaged: {error}"))?;
-            for element in bytes.chunks_exact(size) {
-                let mut padded = [0; 8];
-                padded[..size].copy_from_slice(element);
+            for element in bytes.as_chunks::<N>().0 {
+                let mut element = *element;
                 if self.endian == Endian::Big {
-                    padded[..size].reverse();
+                    element.reverse();
                 }
-                values.push(number(padded).map_err(|reason| format!("value {}: {reason}", values.len()))?);
+                values.push(number(element).map_err(|reason| format!("value {}: {reason}", values.len()))?);
             }
             left -= bytes.len();
         }
@@ -200,40 +223,13 @@ impl Header {
     }
 }
 
-/// The first bytes of `bytes`, little endian, as a float.
-fn float(dtype: Dtype, bytes: [u8; 8]) -> Result<f32, String> {
-    let [a, b, c, d, ..] = bytes;
-    match dtype {
-        Dtype::Float16 => Ok(f16::from_le_bytes([a, b]).to_f32()),
-        Dtype::Bfloat16 => Ok(bf16::from_le_bytes([a, b]).to_f32()),
-        Dtype::Float32 => Ok(f32::from_le_bytes([a, b, c, d])),
-        _ => {
-            let value = f64::from_le_bytes(bytes);
-            let rounded = value as f32;
-            if value.is_finite() && rounded.is_infinite() {
-                return Err(format!("{value} does not fit in float32"));
-            }
-            Ok(rounded)
-        }
+/// A float64 as float32; what is finite stays so.
+fn rounded(value: f64) -> Result<f32, String> {
+    let rounded = value as f32;
+    if value.is_finite() && rounded.is_infinite() {
+        return Err(format!("{value} does not fit in float32"));
     }
-}
-
-/// The first bytes of `bytes`, little endian, as an integer.
-fn integer(dtype: Dtype, bytes: [u8; 8]) -> Result<i64, String> {
-    let [a, b, c, d, ..] = bytes;
-    Ok(match dtype {
-        Dtype::Int8 => i64::from(a.cast_signed()),
-        Dtype::Uint8 => i64::from(a),
-        Dtype::Int16 => i64::from(i16::from_le_bytes([a, b])),
-        Dtype::Uint16 => i64::from(u16::from_le_bytes([a, b])),
-        Dtype::Int32 => i64::from(i32::from_le_bytes([a, b, c, d])),
-        Dtype::Uint32 => i64::from(u32::from_le_bytes([a, b, c, d])),
-        Dtype::Uint64 => {
-            let value = u64::from_le_bytes(bytes);
-            i64::try_from(value).map_err(|_| format!("{value} is too large"))?
-        }
-        _ => i64::from_le_bytes(bytes),
-    })
+    Ok(rounded)
 }
 
 /// An integer as float32, if it is exact.

@@ -142,7 +142,7 @@ impl Axes {
     }
 
     /// The array in the order of a trace, `[prompt, row, …]`, both first axes always there. `heads` splits `(dim head)`.
-    pub(crate) fn arrange<T: Clone>(&self, array: ArrayD<T>, heads: Option<usize>) -> Result<ArrayD<T>, String> {
+    pub(crate) fn arrange<T: Clone>(&self, array: &ArrayD<T>, heads: Option<usize>) -> Result<ArrayD<T>, String> {
         let axes = self.over(array.shape())?;
         let mut split = Vec::new();
         let mut order = Vec::new();
@@ -174,8 +174,7 @@ impl Axes {
             order.push(missing);
             split.push(1);
         }
-        let reshaped = array.as_standard_layout().into_owned().into_shape_with_order(IxDyn(&split));
-        let reshaped = reshaped.map_err(|error| error.to_string())?;
+        let reshaped = array.to_shape(IxDyn(&split)).map_err(|error| error.to_string())?;
         let mut places: Vec<usize> = (0..order.len()).collect();
         places.sort_by_key(|place| order[*place]);
         Ok(reshaped.permuted_axes(IxDyn(&places)).as_standard_layout().into_owned())
@@ -211,7 +210,10 @@ fn axis(word: &str) -> Result<Axis, String> {
 }
 
 /// Joins arrays in the order of a trace along their last axis.
-pub(crate) fn join<T: Clone>(arrays: &[ArrayD<T>]) -> Result<ArrayD<T>, String> {
+pub(crate) fn join<T: Clone>(mut arrays: Vec<ArrayD<T>>) -> Result<ArrayD<T>, String> {
+    if arrays.len() == 1 {
+        return arrays.pop().ok_or_else(String::new);
+    }
     let last = arrays.first().map_or(0, |array| array.ndim().saturating_sub(1));
     let views: Vec<_> = arrays.iter().map(|array| array.view()).collect();
     ndarray::concatenate(Index(last), &views).map_err(|_| {
@@ -231,7 +233,7 @@ mod tests {
     }
 
     fn arranged(text: &str, shape: &[usize], heads: Option<usize>) -> (Vec<usize>, Vec<f32>) {
-        let array = Axes::parse(text).expect("valid").arrange(counted(shape), heads).expect("fits");
+        let array = Axes::parse(text).expect("valid").arrange(&counted(shape), heads).expect("fits");
         (array.shape().to_vec(), array.into_iter().collect())
     }
 
@@ -250,9 +252,9 @@ mod tests {
         assert_eq!(arranged("row (dim head)", &[1, 6], Some(2)), (vec![1, 1, 2, 3], vec![0., 2., 4., 1., 3., 5.]));
         assert_eq!(arranged("row (head dim)", &[1, 6], None), (vec![1, 1, 6], vec![0., 1., 2., 3., 4., 5.]));
         let axes = Axes::parse("row (dim head)").expect("valid");
-        assert!(axes.arrange(counted(&[1, 6]), None).is_err_and(|error| error.contains("heads = N")));
-        assert!(axes.arrange(counted(&[1, 6]), Some(4)).is_err_and(|error| error.contains("not a multiple")));
-        assert!(axes.arrange(counted(&[1, 6]), Some(0)).is_err());
+        assert!(axes.arrange(&counted(&[1, 6]), None).is_err_and(|error| error.contains("heads = N")));
+        assert!(axes.arrange(&counted(&[1, 6]), Some(4)).is_err_and(|error| error.contains("not a multiple")));
+        assert!(axes.arrange(&counted(&[1, 6]), Some(0)).is_err());
     }
 
     #[test]
@@ -276,11 +278,11 @@ mod tests {
 
     #[test]
     fn shards_are_joined_along_the_values() {
-        let joined = join(&[counted(&[1, 2, 1]), counted(&[1, 2, 2])]).expect("fits");
+        let joined = join(vec![counted(&[1, 2, 1]), counted(&[1, 2, 2])]).expect("fits");
         assert_eq!(joined.shape(), [1, 2, 3]);
         assert_eq!(joined.into_iter().collect::<Vec<_>>(), [0., 0., 1., 1., 2., 3.]);
         assert!(
-            join(&[counted(&[1, 2, 1]), counted(&[1, 3, 1])]).is_err_and(|error| error.contains("cannot be joined"))
+            join(vec![counted(&[1, 2, 1]), counted(&[1, 3, 1])]).is_err_and(|error| error.contains("cannot be joined"))
         );
     }
 }

@@ -71,6 +71,8 @@ pub(crate) enum CliError {
     TooFewNewTokens { scope: &'static str, new_tokens: usize, needed: usize },
     #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {})", vocabulary - 1)]
     IdOutsideVocabulary { prompt: String, id: u32, position: usize, vocabulary: usize },
+    #[error("prompt `{prompt}` has no tokens; it needs at least one")]
+    NoTokens { prompt: String },
     #[error("prompt `{prompt}` has {found} tokens{generated}, but {limit_name} is {limit}; shorten the prompt{remedy}")]
     PromptTooLong {
         prompt: String,
@@ -120,6 +122,7 @@ impl CliError {
             | Self::Scope(_)
             | Self::TooFewNewTokens { .. }
             | Self::IdOutsideVocabulary { .. }
+            | Self::NoTokens { .. }
             | Self::PromptTooLong { .. }
             | Self::NoCacheFolder
             | Self::NothingInCommon

@@ -140,8 +140,11 @@ impl Inputs {
     }
 }
 
-/// Refuses ids that the checkpoint has no embedding of.
+/// Refuses prompts without tokens, and ids that the checkpoint has no embedding of.
 pub(crate) fn check_ids(checkpoint: &Checkpoint, prompt: &str, token_ids: &[u32]) -> Result<(), CliError> {
+    if token_ids.is_empty() {
+        return Err(CliError::NoTokens { prompt: prompt.to_owned() });
+    }
     let vocabulary = checkpoint.architecture().vocabulary;
     match token_ids.iter().enumerate().find(|(_, id)| **id as usize >= vocabulary) {
         Some((position, id)) => {

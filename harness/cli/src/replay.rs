@@ -54,6 +54,8 @@ pub(crate) struct Replay {
     /// The tokens fed after each prompt, by prompt of the trace; `None` where they are not one after another.
     fed: Vec<Option<Vec<u32>>>,
     /// Ids that must be generated for every row to have its counterpart.
+    needed: usize,
+    /// Ids that were generated, as far as the trace says.
     new_tokens: usize,
 }
 
@@ -66,17 +68,17 @@ impl Replay {
             scopes: BTreeSet::new(),
             sites: BTreeSet::new(),
             fed: Vec::new(),
+            needed: 0,
             new_tokens: 0,
         };
         let prompts = replay.trace.manifest().prompts.clone();
         for (index, prompt) in prompts.iter().enumerate() {
             replay.look(index, prompt)?;
         }
-        if let Some(asked) = replay.trace.manifest().other.get("settings").and_then(|it| it["new_tokens"].as_u64())
-            && replay.new_tokens > 0
-        {
-            replay.new_tokens = replay.new_tokens.max(usize::try_from(asked).unwrap_or(usize::MAX));
-        }
+        // The rows of some sites are as wide as what was asked for, not as what came.
+        let asked = replay.trace.manifest().other.get("settings").and_then(|it| it["new_tokens"].as_u64());
+        let asked = asked.filter(|_| replay.needed > 0).map_or(0, |asked| usize::try_from(asked).unwrap_or(usize::MAX));
+        replay.new_tokens = replay.needed.max(asked);
         match prompts.iter().find(|prompt| prompt.status == Status::Failed) {
             _ if !replay.scopes.is_empty() => Ok(replay),
             Some(failed) => Err(CliError::EveryPromptFailed(failed.error.clone().unwrap_or_default())),
@@ -104,7 +106,7 @@ impl Replay {
         }
         let reach = steps.and_then(|steps| steps.positions.iter().max());
         let steps = reach.map_or(0, |last| (*last as usize + 2).saturating_sub(prompt.token_ids.len()));
-        self.new_tokens = self.new_tokens.max(needed).max(steps);
+        self.needed = self.needed.max(needed).max(steps);
         self.fed.push(fed);
         Ok(())
     }
@@ -186,6 +188,7 @@ impl Replay {
         row: Option<&CheckpointRow>,
         reference: &Manifest,
         fed: Option<&[Vec<u32>]>,
+        new_tokens: usize,
     ) {
         let manifest = self.trace.manifest();
         verdict.arms.device.arm = replayed(&manifest.arm);
@@ -211,6 +214,13 @@ impl Replay {
             count => verdict.notes.push(format!(
                 "in {count} prompts the arm was fed other ids after the prompt than the reference would choose; the reference was fed the arm's"
             )),
+        }
+        if new_tokens < self.needed && !verdict.scopes.keys().all(|scope| matches!(scope, Scope::Base | Scope::Prefill))
+        {
+            verdict.notes.push(format!(
+                "the trace reaches {} ids beyond its prompts, the reference generated {new_tokens}: later steps were not compared",
+                self.needed
+            ));
         }
         if self.steps() && self.fed.iter().any(Option::is_none) {
             verdict.notes.push(

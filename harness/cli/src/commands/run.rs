@@ -77,7 +77,7 @@ fn replay(args: &RunArgs, path: &Path) -> Result<u8, CliError> {
     let row = inputs.row.as_ref();
     let helpers = Helpers { scopes: Some(&inputs.scopes), ..helpers(&inputs, &reference, replay.own_row(row)) };
     let mut verdict = judge(&ours, &replay.trace, &helpers)?;
-    replay.sign(&mut verdict, row, ours.manifest(), continuations.as_deref());
+    replay.sign(&mut verdict, row, ours.manifest(), continuations.as_deref(), inputs.new_tokens);
     finish(&verdict, &folder, &["reference"], &inputs, args)
 }
 

@@ -149,6 +149,28 @@ fn a_row_of_checkpoints_toml_applies_only_where_name_and_source_agree() {
 }
 
 #[test]
+fn a_prompt_without_tokens_is_refused() {
+    let desk = recorded(&[], &["--scopes", "base"]);
+    edit(&desk, |manifest| manifest["prompts"][0]["token_ids"] = Value::Array(Vec::new()));
+    let empty = desk.fidelity(&["run", "--device", "replay=arm"]);
+    assert_eq!(empty.code, Some(2), "{empty:?}");
+    assert!(empty.stderr.contains("prompt `a` has no tokens"), "{}", empty.stderr);
+}
+
+#[test]
+fn steps_that_the_reference_does_not_reach_are_said() {
+    let desk = recorded(&[], &[]);
+    let short = desk.fidelity(&["run", "--device", "replay=arm", "--new-tokens", "4", "--json"]);
+    let short = verdict(&short);
+    assert_eq!(short["scopes"]["tbt"]["coverage"]["rows_compared"], 6);
+    assert!(
+        short["notes"].to_string().contains("the reference generated 4: later steps were not compared"),
+        "{}",
+        short["notes"]
+    );
+}
+
+#[test]
 fn a_trace_in_which_nothing_was_computed_is_no_pass() {
     let desk = recorded(&[], &["--scopes", "base"]);
     edit(&desk, |manifest| {
