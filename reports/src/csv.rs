@@ -2,9 +2,9 @@
 
 use ::csv::Writer;
 use fidelity_trace::{BlockSite, Scope, Site};
-use fidelity_verdict::{Agreement, RowResult, SiteResult, Summary, Verdict};
+use fidelity_verdict::{Agreement, RowResult, ScopeResult, SiteResult, Summary, Verdict};
 
-use crate::layers::noise_floor;
+use crate::{arms::ArmReports, judged, layers::noise_floor};
 
 const POSITIONS: [&str; 19] = [
     "scope",
@@ -51,6 +51,26 @@ const LAYERS: [&str; 20] = [
     "centred_pearson_mean",
 ];
 
+const ARMS: [&str; 17] = [
+    "arm",
+    "kind",
+    "name",
+    "verdict",
+    "exit_code",
+    "scope",
+    "scope_verdict",
+    "rows",
+    "pearson_mean",
+    "pearson_min",
+    "top1",
+    "ties",
+    "flips",
+    "kl_mean",
+    "first_bad_site",
+    "reason",
+    "folder",
+];
+
 /// One line per row of the judged site, by scope; what is of logits only is empty in an encoder's.
 #[must_use]
 pub fn positions_csv(verdict: &Verdict) -> String {
@@ -68,6 +88,43 @@ pub fn layers_csv(verdict: &Verdict) -> String {
         .iter()
         .flat_map(|(scope, result)| result.sites.iter().map(move |(site, found)| (*scope, *site, found)));
     lines(&LAYERS, sites.map(|(scope, site, found)| layer(verdict, scope, site, found)))
+}
+
+/// One line per arm and scope; an arm of which nothing was compared has one line without a scope.
+#[must_use]
+pub fn arms_csv(arms: &ArmReports<'_>) -> String {
+    let records = arms.verdicts.iter().enumerate().flat_map(|(index, verdict)| {
+        let scopes = verdict.scopes.iter().map(|(scope, result)| Some((*scope, result)));
+        let scopes: Vec<_> = if verdict.scopes.is_empty() { vec![None] } else { scopes.collect() };
+        scopes.into_iter().map(move |scope| arm(index, verdict, arms.folders, scope))
+    });
+    lines(&ARMS, records)
+}
+
+fn arm(index: usize, verdict: &Verdict, folders: &[String], scope: Option<(Scope, &ScopeResult)>) -> [String; 17] {
+    let result = scope.map(|(_, result)| result);
+    let pearson = result.and_then(judged::pearson);
+    let logits = result.and_then(judged::site).and_then(|site| site.logits.as_ref());
+    let identity = &verdict.arms.device.arm;
+    [
+        (index + 1).to_string(),
+        identity.kind.to_string(),
+        outside_text(&identity.name),
+        verdict.verdict.to_string(),
+        verdict.exit_code.to_string(),
+        scope.map_or_else(String::new, |(scope, _)| scope.to_string()),
+        result.map_or_else(String::new, |result| result.verdict.to_string()),
+        result.map_or_else(String::new, |result| result.coverage.rows_compared.to_string()),
+        float(pearson.map(|pearson| pearson.mean)),
+        float(pearson.map(|pearson| pearson.min)),
+        float(logits.and_then(|logits| logits.top1.rate)),
+        logits.map_or_else(String::new, |logits| logits.top1.ties.to_string()),
+        logits.map_or_else(String::new, |logits| logits.top1.flips.to_string()),
+        float(logits.and_then(|logits| logits.kl.as_ref()).map(|kl| kl.mean)),
+        result.and_then(|result| result.first_bad_site).map_or_else(String::new, |site| site.to_string()),
+        outside_text(&verdict.reason),
+        folders.get(index).cloned().unwrap_or_default(),
+    ]
 }
 
 fn lines<const N: usize>(header: &[&str; N], records: impl Iterator<Item = [String; N]>) -> String {

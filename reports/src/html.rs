@@ -3,6 +3,7 @@
 //! Everything from outside goes through the template's escaping; only our own SVG, which holds nothing but numbers, site
 //! and scope names, is put in as it is.
 
+mod arms;
 mod axes;
 mod curves;
 mod heatmap;
@@ -12,19 +13,32 @@ mod scope;
 
 use fidelity_verdict::Verdict;
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
+use serde::Serialize;
 
-use self::page::Page;
-use crate::ReportError;
+use self::{arms::ArmsPage, page::Page};
+use crate::{ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
 ///
 /// # Errors
 /// The template does not fit its data or a chart cannot be drawn: a fault of ours.
 pub fn html(verdict: &Verdict, reproduce: &str) -> Result<String, ReportError> {
+    render("report.html", Page::of(verdict, reproduce)?)
+}
+
+/// The page of several arms, which links to the page of each.
+///
+/// # Errors
+/// The template does not fit its data: a fault of ours.
+pub fn arms_html(arms: &ArmReports<'_>, reproduce: &str) -> Result<String, ReportError> {
+    render("arms.html", ArmsPage::of(arms, reproduce))
+}
+
+fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_template("report.css", include_str!("../templates/report.css"))?;
     environment.add_template("report.html", include_str!("../templates/report.html"))?;
-    let page = Page::of(verdict, reproduce)?;
-    Ok(environment.get_template("report.html")?.render(Serde(page))?)
+    environment.add_template("arms.html", include_str!("../templates/arms.html"))?;
+    Ok(environment.get_template(template)?.render(Serde(page))?)
 }

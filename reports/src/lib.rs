@@ -3,6 +3,7 @@
 //! Everything is made from the [`Verdict`] alone: this crate must not know traces, devices or metrics and computes no
 //! number, it only formats those it is given.
 
+mod arms;
 mod csv;
 mod generated;
 mod html;
@@ -23,10 +24,11 @@ use fidelity_trace::write_atomically;
 use fidelity_verdict::Verdict;
 
 pub use crate::{
-    csv::{layers_csv, positions_csv},
-    html::html,
+    arms::{ArmReports, arm_folders},
+    csv::{arms_csv, layers_csv, positions_csv},
+    html::{arms_html, html},
     json::json,
-    terminal::{Style, terminal, verdict_line},
+    terminal::{Style, arms_line, arms_terminal, terminal, verdict_line},
     text::{printable, wrapped},
 };
 
@@ -69,6 +71,24 @@ pub fn write_all(folder: &Path, verdict: &Verdict, reproduce: &str) -> Result<()
         ("layers.csv", layers_csv(verdict)),
         ("report.html", html(verdict, reproduce)?),
     ];
+    write(folder, files)
+}
+
+/// Writes `arms.csv` and `report.html` with all arms into `folder`, and the files of [`write_all`] of each arm into a folder of
+/// its own there.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_arms(folder: &Path, arms: &ArmReports<'_>, reproduce: &str) -> Result<(), ReportError> {
+    let files = [("arms.csv", arms_csv(arms)), ("report.html", arms_html(arms, reproduce)?)];
+    arms.verdicts
+        .iter()
+        .zip(arms.folders)
+        .try_for_each(|(verdict, own)| write_all(&folder.join(own), verdict, reproduce))?;
+    write(folder, files)
+}
+
+fn write<const N: usize>(folder: &Path, files: [(&str, String); N]) -> Result<(), ReportError> {
     fs::create_dir_all(folder).map_err(|source| ReportError::Io { path: folder.to_owned(), source })?;
     files.into_iter().try_for_each(|(name, text)| {
         let path = folder.join(name);

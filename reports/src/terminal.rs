@@ -1,5 +1,6 @@
 //! The report on a terminal, and the one line that ends a run.
 
+mod arms;
 mod generated;
 mod layers;
 mod scopes;
@@ -13,6 +14,8 @@ use crate::{
     identity::{arm_phrase, checkpoint_name, deviation, is_expected, name_in_role, prompt_counts},
     text::{printable, wrapped},
 };
+
+pub use self::arms::{arms_line, arms_terminal};
 
 /// How a terminal is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,8 +23,10 @@ pub(crate) enum Command {
     Reference(ReferenceArgs),
     /// Compute an arm into a trace.
     Record(RecordArgs),
-    /// Compare two traces.
+    /// Compare a reference's trace with one or more traces of arms.
     Compare(CompareArgs),
+    /// Make a trace of dumps of another tool (npz, npy, safetensors).
+    Import(ImportArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
@@ -58,13 +60,14 @@ pub(crate) struct PromptArgs {
     /// One prompt; may be repeated.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
     pub(crate) prompt: Vec<String>,
-    /// How many ids to generate after each prompt [default: 32; an encoder generates none].
+    /// How many ids to generate after each prompt [default: 32; as many as a replayed trace holds; an encoder generates none].
     #[arg(long, value_name = "N")]
     pub(crate) new_tokens: Option<usize>,
-    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all; an encoder has base alone].
+    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all; those of a replayed trace; an
+    /// encoder has base alone].
     #[arg(long, value_name = "LIST")]
     pub(crate) scopes: Option<String>,
-    /// Sites to keep: default, all, or a comma-separated list.
+    /// Sites to keep: default, all, or a comma-separated list; `default` of a replayed trace are the sites that it holds.
     #[arg(long, value_name = "LIST", default_value = "default")]
     pub(crate) taps: String,
     /// Threads to compute with [default: one a core].
@@ -77,7 +80,7 @@ pub(crate) struct PromptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ArmArgs {
-    /// The arm to judge: emulator.
+    /// The arm to judge: emulator, or replay=TRACE for a stored trace in its place.
     #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
     pub(crate) device: String,
     /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8].
@@ -155,15 +158,49 @@ pub(crate) struct CompareArgs {
     /// The reference's trace.
     #[arg(value_name = "REF_TRACE")]
     pub(crate) reference: PathBuf,
-    /// The arm's trace.
-    #[arg(value_name = "DEVICE_TRACE")]
-    pub(crate) device: PathBuf,
-    /// Write the report folder here [default: none is written].
+    /// The arm's trace; several are laid in one table, and the exit code is the worst arm's.
+    #[arg(value_name = "DEVICE_TRACE", required = true)]
+    pub(crate) devices: Vec<PathBuf>,
+    /// Write the report folder here, with a folder an arm if there are several [default: none is written].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Print verdict.json to standard output and nothing else.
+    /// Print verdict.json to standard output and nothing else: one line an arm.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The dumps, in the order of their prompts: .npz, .npy or .safetensors.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// What the dumps hold: a map file (docs/IMPORT.md), or a built-in map: diagnostics, logits.
+    #[arg(long, value_name = "MAP")]
+    pub(crate) map: String,
+    /// Where to write the trace.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The prompts that were fed, where the dumps do not hold them: text or JSON lines, a built-in set, or a trace.
+    #[arg(long, value_name = "FILE|TRACE")]
+    pub(crate) prompts: Option<String>,
+    /// One prompt; may be repeated.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
+    pub(crate) prompt: Vec<String>,
+    /// A trace of the same prompts: rows that are not like its are searched for a layout that is.
+    #[arg(long, value_name = "REF_TRACE")]
+    pub(crate) against: Option<PathBuf>,
+    /// The checkpoint the dumps are of, a row of checkpoints.toml: for its sizes and its tokenizer.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// The same as a Hugging Face folder or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Never reach for the network.
+    #[arg(long)]
+    pub(crate) offline: bool,
     /// Print only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -26,9 +26,6 @@ struct Quantisation {
 
 impl ArmPlan {
     pub(crate) fn make(asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
-        if asked.device != "emulator" {
-            return Err(CliError::Device(asked.device.clone()));
-        }
         let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
         let architecture = inputs.checkpoint.architecture();
         faults.iter().try_for_each(|fault| fault.check(architecture.blocks as u32))?;
@@ -78,14 +75,19 @@ pub(crate) struct Target<'a> {
     pub(crate) scopes: &'a [Scope],
 }
 
-/// The reference's trace, computed or, when one of the same inputs is kept, taken from the cache.
+/// The reference's trace, computed or, when one of the same inputs is kept, taken from the cache. It feeds its own greedy ids,
+/// or `continuations`.
 pub(crate) fn record_reference(
     reference: &Reference,
+    continuations: Option<&[Vec<u32>]>,
     inputs: &Inputs,
     target: &Target<'_>,
     progress: &Progress,
 ) -> Result<Trace, CliError> {
-    let manifest = manifest(reference, inputs, target);
+    let mut manifest = manifest(reference, inputs, target);
+    if let Some(continuations) = continuations {
+        manifest.other.insert("continuations_sha256".into(), Value::from(digest(continuations)));
+    }
     let place = reference_cache::place(&manifest).filter(|_| inputs.cached);
     if let Some(kept) = place.as_deref().and_then(|place| reference_cache::restore(place, target.folder)) {
         progress.note(
@@ -93,7 +95,7 @@ pub(crate) fn record_reference(
         );
         return Ok(kept);
     }
-    let trace = record_subject(reference, manifest, None, inputs, target, progress)?;
+    let trace = record_subject(reference, manifest, continuations, inputs, target, progress)?;
     if let Some(place) = place {
         reference_cache::keep(&place, &trace, target.folder);
     }
@@ -110,9 +112,12 @@ pub(crate) fn record_emulator(
     let mut manifest = manifest(emulator, inputs, target);
     manifest.deviations = emulator.deviations();
     manifest.logits_step = emulator.logits_step();
-    let fed = Sha256::digest(json!(continuations).to_string());
-    manifest.other.insert("continuations_sha256".into(), Value::from(hex(&fed)));
+    manifest.other.insert("continuations_sha256".into(), Value::from(digest(continuations)));
     record_subject(emulator, manifest, Some(continuations), inputs, target, progress)
+}
+
+fn digest(continuations: &[Vec<u32>]) -> String {
+    hex(&Sha256::digest(json!(continuations).to_string()))
 }
 
 fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Manifest {

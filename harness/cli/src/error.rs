@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use fidelity_device::hef::HefError;
+use fidelity_device::{hef::HefError, import::ImportError};
 use fidelity_emulator::{EmulatorError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -39,6 +39,8 @@ pub(crate) enum CliError {
     Report(#[from] ReportError),
     #[error("{path}: {source}")]
     Hef { path: String, source: HefError },
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot {action} {path}: {source}")]
@@ -49,8 +51,20 @@ pub(crate) enum CliError {
     NotEmbedded { name: String, embedded: String },
     #[error("{flag}: there is no file `{name}` and nothing built in of that name; built in: {known}")]
     NoResource { flag: &'static str, name: String, known: String },
-    #[error("--device: `{0}` is not an arm of this version; it can run `emulator`")]
+    #[error("--device: `{0}` is not an arm of this version; it can run `emulator` and `replay=TRACE`")]
     Device(String),
+    #[error("--device: `{0}` names no trace; write replay=TRACE with the folder of a stored trace")]
+    NoReplayTrace(String),
+    #[error("{flag} does not go with --device replay: a stored trace is judged as it is; drop it")]
+    NotForReplay { flag: &'static str },
+    #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]
+    RecordReplay { trace: PathBuf },
+    #[error("{trace}: {reason}")]
+    UnfitTrace { trace: PathBuf, reason: String },
+    #[error(
+        "the prompts are text, which needs a tokenizer: give --checkpoint or --weights, or the prompts as token ids"
+    )]
+    NoTokenizer,
     #[error("--fault: `{fault}` would change nothing in this checkpoint: {why}")]
     ImmuneToFault { fault: &'static str, why: &'static str },
     #[error("--scopes: `{0}` is not a scope; scopes are base, prefill, tbt, tbt_free, tbt_self")]
@@ -65,6 +79,8 @@ pub(crate) enum CliError {
     TooFewNewTokens { scope: &'static str, new_tokens: usize, needed: usize },
     #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {})", vocabulary - 1)]
     IdOutsideVocabulary { prompt: String, id: u32, position: usize, vocabulary: usize },
+    #[error("prompt `{prompt}` has no tokens; it needs at least one")]
+    NoTokens { prompt: String },
     #[error("prompt `{prompt}` has {found} tokens{generated}, but {limit_name} is {limit}; shorten the prompt{remedy}")]
     PromptTooLong {
         prompt: String,
@@ -106,6 +122,11 @@ impl CliError {
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }
             | Self::Device(_)
+            | Self::NoReplayTrace(_)
+            | Self::NotForReplay { .. }
+            | Self::RecordReplay { .. }
+            | Self::UnfitTrace { .. }
+            | Self::NoTokenizer
             | Self::ImmuneToFault { .. }
             | Self::Scope(_)
             | Self::EncoderScope(_)
@@ -113,17 +134,24 @@ impl CliError {
             | Self::SiteNotComputed { .. }
             | Self::TooFewNewTokens { .. }
             | Self::IdOutsideVocabulary { .. }
+            | Self::NoTokens { .. }
             | Self::PromptTooLong { .. }
             | Self::NoCacheFolder
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
             Self::Hub(error) => of_hub(error),
-            Self::Write(error) => match error {
-                WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
-                WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
-            },
+            Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
+            Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
+            Self::Import(_) => ExitCode::Usage,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
+    }
+}
+
+const fn of_write(error: &WriteError) -> ExitCode {
+    match error {
+        WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
+        WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
     }
 }
 

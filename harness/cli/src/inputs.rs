@@ -49,7 +49,9 @@ impl Inputs {
         origin: String,
         progress: &Progress,
     ) -> Result<Self, CliError> {
-        Self::with_prompts(checkpoint, asked, progress, |_, _| Ok((origin, recorded.iter().map(unrecorded).collect())))
+        Self::with_prompts(checkpoint, asked, progress, |_, _| {
+            Ok((origin, recorded.iter().enumerate().map(|(index, prompt)| unrecorded(index, prompt)).collect()))
+        })
     }
 
     fn with_prompts(
@@ -84,21 +86,10 @@ impl Inputs {
             cached: !asked.no_cache,
             jobs: threads::use_cores(asked.jobs),
         };
-        inputs
-            .prompts
-            .iter()
-            .try_for_each(|prompt| inputs.check_ids(prompt).and_then(|()| inputs.check_length(prompt)))?;
+        inputs.prompts.iter().try_for_each(|prompt| {
+            check_ids(&inputs.checkpoint, &prompt.id, &prompt.token_ids).and_then(|()| inputs.check_length(prompt))
+        })?;
         Ok(inputs)
-    }
-
-    fn check_ids(&self, prompt: &PromptRecord) -> Result<(), CliError> {
-        let architecture = self.checkpoint.architecture();
-        let outside = prompt.token_ids.iter().enumerate().find(|(_, id)| **id as usize >= architecture.vocabulary);
-        if let Some((position, id)) = outside {
-            let (prompt, vocabulary) = (prompt.id.clone(), architecture.vocabulary);
-            return Err(CliError::IdOutsideVocabulary { prompt, id: *id, position, vocabulary });
-        }
-        Ok(())
     }
 
     fn check_length(&self, prompt: &PromptRecord) -> Result<(), CliError> {
@@ -138,7 +129,7 @@ impl Inputs {
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
         let longest = self.checkpoint.architecture().longest_sequence();
         for prompt in &prompts {
-            self.check_ids(prompt)?;
+            check_ids(&self.checkpoint, &prompt.id, &prompt.token_ids)?;
             if prompt.token_ids.len() > longest {
                 return Err(CliError::PromptTooLong {
                     prompt: format!("{} (calibration)", prompt.id),
@@ -151,6 +142,20 @@ impl Inputs {
             }
         }
         Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
+    }
+}
+
+/// Refuses prompts without tokens, and ids that the checkpoint has no embedding of.
+pub(crate) fn check_ids(checkpoint: &Checkpoint, prompt: &str, token_ids: &[u32]) -> Result<(), CliError> {
+    if token_ids.is_empty() {
+        return Err(CliError::NoTokens { prompt: prompt.to_owned() });
+    }
+    let vocabulary = checkpoint.architecture().vocabulary;
+    match token_ids.iter().enumerate().find(|(_, id)| **id as usize >= vocabulary) {
+        Some((position, id)) => {
+            Err(CliError::IdOutsideVocabulary { prompt: prompt.to_owned(), id: *id, position, vocabulary })
+        }
+        None => Ok(()),
     }
 }
 
@@ -245,19 +250,25 @@ fn prompts(asked: &PromptArgs, row: Option<&CheckpointRow>) -> Result<(String, V
     Ok((resource.origin, prompts))
 }
 
-/// The prompt as it is before an arm has computed it.
-fn unrecorded(prompt: &PromptRecord) -> PromptRecord {
+/// The prompt as it is before an arm has computed it. A foreign trace may name its files as it likes.
+fn unrecorded(index: usize, prompt: &PromptRecord) -> PromptRecord {
     PromptRecord {
+        file: file(index),
         scopes: Vec::new(),
         generated: None,
         status: Status::Skipped,
         error: None,
         sha256: None,
+        other: serde_json::Map::new(),
         ..prompt.clone()
     }
 }
 
-fn tokenised(
+fn file(index: usize) -> String {
+    format!("prompts/{index:04}.safetensors")
+}
+
+pub(crate) fn tokenised(
     checkpoint: &Checkpoint,
     row: Option<&CheckpointRow>,
     prompts: &[Prompt],
@@ -272,7 +283,7 @@ fn tokenised(
             id: prompt.id.clone(),
             text: prompt.text.clone(),
             token_ids,
-            file: format!("prompts/{index:04}.safetensors"),
+            file: file(index),
             scopes: Vec::new(),
             generated: None,
             repeat: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fidelity_compare::{Header, NotComputed, PromptComparison, PromptSettings, compare_prompt, conclude, generated};
 use fidelity_references::{Decoder, Tokenizer, local_blocks};
-use fidelity_trace::{ArmKind, CheckpointRow, Manifest, PromptRecord, Status, Trace, in_parallel};
+use fidelity_trace::{ArmKind, CheckpointRow, Manifest, PromptRecord, Scope, Status, Trace, in_parallel};
 use fidelity_verdict::{ArmIdentity, Arms, Generated, PromptResult, Thresholds, Verdict};
 
 use crate::error::CliError;
@@ -17,6 +17,8 @@ pub(crate) struct Helpers<'a> {
     pub(crate) decoder: Option<&'a Decoder>,
     /// To show generated ids as text.
     pub(crate) tokenizer: Option<&'a Tokenizer>,
+    /// The scopes to compare; all when absent.
+    pub(crate) scopes: Option<&'a [Scope]>,
     pub(crate) jobs: usize,
 }
 
@@ -88,7 +90,8 @@ fn compare_pair(
     else {
         return Ok(PromptComparison::default());
     };
-    let (ours, its) = (reference.prompt(pair.reference)?, device.prompt(index)?);
+    let (ours, mut its) = (reference.prompt(pair.reference)?, device.prompt(index)?);
+    its.scopes.retain(|scope, _| helpers.scopes.is_none_or(|scopes| scopes.contains(scope)));
     let tokens = pair.record.token_ids.len();
     let local = helpers.decoder.map(|decoder| local_blocks(decoder, tokens, &its)).transpose();
     let local = local.map_err(|source| CliError::Compute { what: "the blocks' own error", source })?.flatten();

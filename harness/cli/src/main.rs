@@ -10,6 +10,7 @@ mod judge;
 mod output;
 mod progress;
 mod reference_cache;
+mod replay;
 mod resources;
 mod run_folder;
 mod threads;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Reference(reference) => commands::record::reference(reference),
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
+        Command::Import(import) => commands::import::import(import),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

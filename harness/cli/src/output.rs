@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fidelity_reports::{Style, terminal, verdict_line};
+use fidelity_reports::{ArmReports, Style, arms_line, arms_terminal, terminal, verdict_line};
 use fidelity_verdict::Verdict;
 
 use crate::error::CliError;
@@ -38,6 +38,17 @@ pub(crate) fn say_verdict(verdict: &Verdict, form: Form, wall_time: Option<Durat
         Form::Json => verdict.to_json().unwrap_or_default(),
         Form::Line => line(),
         Form::Tables => format!("{}\n{}", terminal(verdict, style()), line()),
+    };
+    print(&text);
+}
+
+/// Says several verdicts; as JSON, one a line.
+pub(crate) fn say_arms(arms: &ArmReports<'_>, form: Form, report: Option<&Path>) {
+    let line = || arms_line(arms, report) + "\n";
+    let text = match form {
+        Form::Json => arms.verdicts.iter().map(|verdict| verdict.to_json().unwrap_or_default()).collect(),
+        Form::Line => line(),
+        Form::Tables => format!("{}\n{}", arms_terminal(arms, style()), line()),
     };
     print(&text);
 }

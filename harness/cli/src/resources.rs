@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use fidelity_device::import::BUILT_IN;
 use fidelity_trace::{Prompt, Registry, parse_prompts};
 
 use crate::error::CliError;
@@ -40,6 +41,11 @@ pub(crate) fn registry() -> Result<Registry, CliError> {
 /// A recipe by name or file.
 pub(crate) fn recipe(name: &str) -> Result<Resource, CliError> {
     find("--recipe", name, "recipes", "alls", &RECIPES)
+}
+
+/// A map of dumps by name or file.
+pub(crate) fn map(name: &str) -> Result<Resource, CliError> {
+    find("--map", name, "maps", "toml", &BUILT_IN)
 }
 
 /// Prompts by name or file.

@@ -14,7 +14,8 @@ const VARIABLE: &str = "CANDLE_NUM_THREADS";
 pub(crate) fn one_pool(command: &Command) {
     let computes = match command {
         Command::Run(_) | Command::Reference(_) | Command::Record(_) => true,
-        Command::Audit(_) | Command::Compare(_) | Command::Report(_) | Command::List(_) | Command::Cache(_) => false,
+        Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
+        Command::List(_) | Command::Report(_) => false,
     };
     if computes && env::var_os(VARIABLE).is_none() {
         replace();

@@ -150,6 +150,11 @@ impl TraceWriter {
         self.save()
     }
 
+    /// Sets the step of the arm's logit grid, where it is known only from the values.
+    pub fn set_logits_step(&mut self, logits_step: Option<Vec<f64>>) {
+        self.manifest.logits_step = logits_step;
+    }
+
     /// Marks the trace complete: every prompt was tried.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod outcome;
 mod results;
 mod thresholds;
 mod verdict;
+mod worst;
 
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
@@ -18,3 +19,4 @@ pub use results::{
 };
 pub use thresholds::{DEFAULT_THRESHOLDS, Thresholds, ThresholdsError};
 pub use verdict::{ArmIdentity, Arms, Bootstrap, FORMAT, PromptResult, VERSION, Verdict, VerdictError};
+pub use worst::worst;

@@ -21,20 +21,25 @@ pub(super) fn section(verdict: &Verdict, style: Style) -> Vec<String> {
         return vec!["No scope was compared.".to_owned()];
     }
     let hidden = judged::is_encoder(verdict);
-    let right: &[&str] = if hidden { &OF_HIDDEN } else { &OF_LOGITS };
-    let left = ["scope", "verdict"].map(|name| Column { name, align: Align::Left });
-    let right = right.iter().map(|name| Column { name, align: Align::Right });
-    let numbers = if hidden { of_hidden } else { of_logits };
-    let rows = verdict.scopes.iter().map(|(scope, result)| row(*scope, result, numbers(result))).collect();
-    Table { columns: left.into_iter().chain(right).collect(), rows }.lines(style)
+    let rows = verdict.scopes.iter().map(|(scope, result)| Row {
+        cells: cells(*scope, result, hidden),
+        below: [interval(result), first_bad(result), left_out(result)].into_iter().flatten().collect(),
+    });
+    Table { columns: columns(hidden).collect(), rows: rows.collect() }.lines(style)
 }
 
-fn row(scope: Scope, result: &ScopeResult, numbers: Vec<String>) -> Row {
+/// The columns of [`cells`].
+pub(super) fn columns(hidden: bool) -> impl Iterator<Item = Column> {
+    let right: &[&str] = if hidden { &OF_HIDDEN } else { &OF_LOGITS };
+    let left = ["scope", "verdict"].map(|name| Column { name, align: Align::Left });
+    left.into_iter().chain(right.iter().map(|name| Column { name, align: Align::Right }))
+}
+
+/// A scope's name, verdict and what was judged in numbers.
+pub(super) fn cells(scope: Scope, result: &ScopeResult, hidden: bool) -> Vec<(String, Paint)> {
     let head = [(scope.to_string(), Paint::Strong), (result.verdict.to_string(), Paint::of(result.verdict))];
-    Row {
-        cells: head.into_iter().chain(numbers.into_iter().map(|text| (text, Paint::Plain))).collect(),
-        below: [interval(result), first_bad(result), left_out(result)].into_iter().flatten().collect(),
-    }
+    let numbers = if hidden { of_hidden(result) } else { of_logits(result) };
+    head.into_iter().chain(numbers.into_iter().map(|text| (text, Paint::Plain))).collect()
 }
 
 fn of_logits(result: &ScopeResult) -> Vec<String> {
@@ -71,7 +76,7 @@ fn interval(result: &ScopeResult) -> Option<String> {
     })
 }
 
-fn first_bad(result: &ScopeResult) -> Option<String> {
+pub(super) fn first_bad(result: &ScopeResult) -> Option<String> {
     let site = result.first_bad_site?;
     let detail = result.first_bad_site_detail.as_ref().map_or_else(String::new, |detail| {
         let error = detail.median_relative_l2.map_or_else(|| "not finite".to_owned(), magnitude);
@@ -81,7 +86,7 @@ fn first_bad(result: &ScopeResult) -> Option<String> {
 }
 
 /// What keeps rows out of the numbers above.
-fn left_out(result: &ScopeResult) -> Option<String> {
+pub(super) fn left_out(result: &ScopeResult) -> Option<String> {
     let (coverage, site) = (&result.coverage, judged::site(result));
     let count = |pick: fn(&SiteResult) -> usize| site.map_or(0, pick);
     let counts = [

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod compare;
+pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod record;
 pub(crate) mod report;

@@ -12,6 +12,7 @@ use crate::{
     inputs::Inputs,
     output::print,
     progress::Progress,
+    replay::Device,
     run_folder::RunFolder,
 };
 
@@ -22,12 +23,15 @@ pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
     let target =
         Target { folder: folder.path(), resume: args.output.resume, scopes: &reference_scopes(&inputs.scopes) };
-    let trace = record_reference(&reference, &inputs, &target, &progress)?;
+    let trace = record_reference(&reference, None, &inputs, &target, &progress)?;
     say(&trace, &folder)
 }
 
 pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     let progress = Progress::new(args.output.quiet);
+    if let Device::Replay(trace) = Device::asked(&args.arm)? {
+        return Err(CliError::RecordReplay { trace });
+    }
     let given = args.reference.as_deref().map(Trace::open).transpose()?;
     let inputs = match (&given, &args.reference) {
         (Some(trace), Some(path)) => inputs_of(trace, path, args, &progress)?,
@@ -44,7 +48,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
         None => {
             let ours = folder.path().join("reference");
             let target = Target { folder: &ours, resume: args.output.resume, scopes: &[Scope::TbtFree] };
-            let trace = record_reference(&reference, &inputs, &target, &progress)?;
+            let trace = record_reference(&reference, None, &inputs, &target, &progress)?;
             refuse_total_failure(&trace)?;
             continuations(&trace)
         }

@@ -2,8 +2,9 @@
 
 use std::{fs, path::Path};
 
+use fidelity_references::Reference;
 use fidelity_reports::write_all;
-use fidelity_trace::{Scope, Status, Trace};
+use fidelity_trace::{CheckpointRow, Scope, Status, Trace};
 use fidelity_verdict::Verdict;
 
 use crate::{
@@ -14,12 +15,19 @@ use crate::{
     judge::{Helpers, judge},
     output::{Form, say_verdict},
     progress::Progress,
+    replay::{Device, Replay},
     run_folder::{RunFolder, command_line},
 };
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
-    let form = Form::of(args.json, args.output.quiet);
-    let progress = Progress::new(args.output.quiet || args.json);
+    match Device::asked(&args.arm)? {
+        Device::Emulator => emulate(args),
+        Device::Replay(trace) => replay(args, &trace),
+    }
+}
+
+fn emulate(args: &RunArgs) -> Result<u8, CliError> {
+    let progress = progress(args);
     progress.say("reading the checkpoint");
     let inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let plan = ArmPlan::make(&args.arm, &inputs)?;
@@ -29,29 +37,78 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
     let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };
     let scopes = reference_scopes(&inputs.scopes);
-    let ours = record_reference(&reference, &inputs, &target(&ours, &scopes), &progress)?;
+    let ours = record_reference(&reference, None, &inputs, &target(&ours, &scopes), &progress)?;
     refuse_total_failure(&ours)?;
     progress.say("calibrating");
     let emulator = plan.emulator(&inputs, reference.decoder())?;
     let its = record_emulator(&emulator, &continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
 
     progress.say("comparing");
-    let helpers = Helpers {
-        row: inputs.row.as_ref(),
-        decoder: Some(reference.decoder()),
-        tokenizer: inputs.checkpoint.tokenizer(),
-        jobs: inputs.jobs,
-    };
-    let verdict = judge(&ours, &its, &helpers)?;
-    finish(&verdict, &folder, &inputs, args, form)
+    let verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
+    finish(&verdict, &folder, &["reference", "arm"], &inputs, args)
 }
 
-fn finish(verdict: &Verdict, folder: &RunFolder, inputs: &Inputs, args: &RunArgs, form: Form) -> Result<u8, CliError> {
+/// A stored trace in the place of the arm: it decides the prompts, scopes and sites, and what the reference is fed.
+fn replay(args: &RunArgs, path: &Path) -> Result<u8, CliError> {
+    let progress = progress(args);
+    let replay = Replay::open(path)?;
+    let asked = replay.asked(&args.prompts)?;
+    progress.say("reading the checkpoint");
+    let own_prompts = args.prompts.prompts.is_none() && args.prompts.prompt.is_empty();
+    let inputs = if own_prompts {
+        let prompts = &replay.trace.manifest().prompts;
+        Inputs::gather_from(&args.checkpoint, &asked, prompts, path.display().to_string(), &progress)?
+    } else {
+        Inputs::gather(&args.checkpoint, &asked, &progress)?
+    };
+    let out = args.output.out.as_deref();
+    replay.check(&inputs, &out.unwrap_or(Path::new("runs")).join("reference"))?;
+    let reference = reference(&inputs, true)?;
+    let folder = RunFolder::create(out, &inputs.checkpoint.identity().name)?;
+
+    let ours = folder.path().join("reference");
+    let scopes = reference_scopes(&inputs.scopes);
+    let target = Target { folder: &ours, resume: args.output.resume, scopes: &scopes };
+    let continuations = replay.continuations(&inputs);
+    let ours = record_reference(&reference, continuations.as_deref(), &inputs, &target, &progress)?;
+    refuse_total_failure(&ours)?;
+
+    progress.say("comparing");
+    let row = inputs.row.as_ref();
+    let helpers = Helpers { scopes: Some(&inputs.scopes), ..helpers(&inputs, &reference, replay.own_row(row)) };
+    let mut verdict = judge(&ours, &replay.trace, &helpers)?;
+    replay.sign(&mut verdict, row, ours.manifest(), continuations.as_deref(), inputs.new_tokens);
+    finish(&verdict, &folder, &["reference"], &inputs, args)
+}
+
+fn progress(args: &RunArgs) -> Progress {
+    Progress::new(args.output.quiet || args.json)
+}
+
+fn helpers<'a>(inputs: &'a Inputs, reference: &'a Reference, row: Option<&'a CheckpointRow>) -> Helpers<'a> {
+    Helpers {
+        row,
+        decoder: Some(reference.decoder()),
+        tokenizer: inputs.checkpoint.tokenizer(),
+        scopes: None,
+        jobs: inputs.jobs,
+    }
+}
+
+/// Writes what is concluded and says it. `traces` are those of the run's folder, which are its own to delete.
+fn finish(
+    verdict: &Verdict,
+    folder: &RunFolder,
+    traces: &[&str],
+    inputs: &Inputs,
+    args: &RunArgs,
+) -> Result<u8, CliError> {
     write_all(folder.path(), verdict, &command_line())?;
     if args.discard_traces {
-        ["reference", "arm"].into_iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
+        traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
     }
     folder.describe(&inputs.prompts_origin)?;
+    let form = Form::of(args.json, args.output.quiet);
     say_verdict(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
     Ok(verdict.exit_code)
 }

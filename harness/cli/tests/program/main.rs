@@ -1,6 +1,7 @@
 //! The program as a person uses it.
 
 mod architecture;
+mod arms;
 mod audit;
 mod bad_inputs;
 mod cache;
@@ -15,10 +16,12 @@ mod hef_writer;
 mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
+mod import;
 #[path = "../../../../device/tests/support/llm_writer.rs"]
 mod llm_writer;
 #[path = "../../../../device/tests/support/message.rs"]
 mod message;
+mod replay;
 mod runs;
 mod support;
 mod traces;
