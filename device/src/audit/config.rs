@@ -58,6 +58,8 @@ pub(super) struct Config {
     pub(super) prefill_count: Parameter,
     /// Suffix of each role's input, in the order of [`Role::ALL`].
     pub(super) suffixes: [String; 6],
+    /// At least one of them is in the file.
+    pub(super) suffixes_stated: bool,
     pub(super) eos: Option<i64>,
     pub(super) chat_template: String,
     /// Values that the server does not accept.
@@ -160,6 +162,7 @@ impl Config {
             kv_heads,
             prefill_count: prefill,
             suffixes: suffixes_found,
+            suffixes_stated: roles.iter().any(|role| suffixes.contains_key(*role)),
             eos,
             chat_template,
             problems,

@@ -121,7 +121,7 @@ pub(super) fn config_keys(model: &Model<'_>) -> Outcome {
 }
 
 pub(super) fn input_names(model: &Model<'_>) -> Outcome {
-    let stated = if model.config.read().is_some() { "hailo-config.json" } else { "the server's defaults" };
+    let stated = if model.parameters.suffixes_stated { "hailo-config.json" } else { "the server's default suffixes" };
     for part in model.parts() {
         let role = part.role;
         let mut taken: Vec<(&str, Role)> = Vec::new();

@@ -3,15 +3,14 @@
 use super::{
     HefError, Quantisation,
     finding::{FindingKind, Findings, quoted},
+    judge::Judge,
     proto,
     proto::{edge, edge_layer},
     stream::{CacheEdge, Direction, Stream, layout, planes_layout},
 };
 
-/// Longest name of a stream that `HailoRT` accepts.
-const MAX_STREAM_NAME: usize = 127;
 /// Format of outputs that the chip has already suppressed to boxes.
-const NMS_FORMAT: u32 = 6;
+pub(super) const NMS_FORMAT: u32 = 6;
 /// Format of vectors, which have no height and width to swap.
 const NC_FORMAT: u32 = 2;
 /// Values of a box: four corners and a score.
@@ -165,8 +164,9 @@ impl Builder<'_> {
             None => [height, width, base.features].map(u64::from),
         };
         let padded_shape = [base.padded_height, base.padded_width, base.padded_features].map(u64::from);
-        self.name(&info.name, &place);
-        self.hardware(&base, &place);
+        let mut judge = self.judge(&place);
+        judge.name(&info.name);
+        judge.hardware(&base);
         let data_bytes = base.data_bytes;
         let data_type = match data_bytes {
             1 => Some("UINT8"),
@@ -189,7 +189,7 @@ impl Builder<'_> {
             quantisation,
             original_names: info.original_names,
         };
-        self.judge(&stream, &place);
+        self.judge(&place).stream(&stream);
         Ok(stream)
     }
 
@@ -198,7 +198,7 @@ impl Builder<'_> {
         let stream = self.stream(info)?;
         if let Some(quantisation) = &stream.quantisation {
             let place = format!("{}, edge {}", self.around.group, quoted(&stream.name));
-            self.judge_quantisation(quantisation, &stream, &place);
+            self.judge(&place).quantisation(quantisation, &stream);
         }
         Ok(stream)
     }
@@ -206,7 +206,7 @@ impl Builder<'_> {
     /// An image in planes is one input; what its planes hold is the driver's business.
     fn planes(&mut self, planes: proto::LayerPlanes) -> Stream {
         let place = format!("{}, edge {}", self.around.group, quoted(&planes.name));
-        self.name(&planes.name, &place);
+        self.judge(&place).name(&planes.name);
         let shape = [planes.height, planes.width, planes.features].map(u64::from);
         let stream = Stream {
             name: planes.name,
@@ -223,125 +223,12 @@ impl Builder<'_> {
             quantisation: None,
             original_names: Vec::new(),
         };
-        self.judge_shape(&stream, &place);
+        self.judge(&place).shape(&stream);
         stream
     }
 
-    fn name(&mut self, name: &str, place: &str) {
-        if name.is_empty() {
-            self.findings
-                .warning(FindingKind::EmptyName, place, || "an input, output or cache edge has no name".into());
-        }
-        if name.len() > MAX_STREAM_NAME {
-            self.findings.error(FindingKind::LongName, place, || {
-                let length = name.len();
-                format!("the name has {length} bytes, HailoRT accepts {MAX_STREAM_NAME} (INTERNAL_FAILURE)")
-            });
-        }
-        if name.chars().any(char::is_control) {
-            self.findings.warning(FindingKind::ControlCharacters, place, || "the name has control characters".into());
-        }
-    }
-
-    /// What `HailoRT` puts into narrower fields of the hardware.
-    fn hardware(&mut self, base: &proto::LayerBase, place: &str) {
-        if base.buffer_indices.is_empty() {
-            self.findings.error(FindingKind::NoBufferIndices, place, || {
-                "the edge has no buffer indices; HailoRT 5.2 crashes on it".into()
-            });
-        }
-        let limits = [
-            ("core_bytes_per_buffer", base.core_bytes_per_buffer, u32::from(u16::MAX)),
-            ("core_buffers_per_frame", base.core_buffers_per_frame, u32::from(u16::MAX)),
-            ("sys_index", base.sys_index, u32::from(u8::MAX)),
-            ("engine_id", base.engine_id, u32::from(u8::MAX)),
-        ];
-        for (field, value, limit) in limits.into_iter().filter(|(_, value, limit)| value > limit) {
-            self.findings.error(FindingKind::HardwareLimit, place, || {
-                format!("{field} is {value}, at most {limit} fits; HailoRT refuses the file (INVALID_HEF)")
-            });
-        }
-        let padded = [base.padded_height, base.padded_width, base.padded_features, base.data_bytes];
-        let bytes = padded.iter().fold(1_u128, |product, dimension| product * u128::from(*dimension));
-        if bytes > u128::from(u32::MAX) {
-            self.findings.error(FindingKind::HardwareLimit, place, || {
-                format!("a padded frame has {bytes} bytes, at most {} fit", u32::MAX)
-            });
-        }
-    }
-
-    fn judge(&mut self, stream: &Stream, place: &str) {
-        self.judge_shape(stream, place);
-        if stream.data_type.is_none() {
-            let bytes = stream.data_bytes;
-            self.findings.error(FindingKind::DataBytes, place, || {
-                format!("a value has {bytes} bytes, expected 1 or 2; HailoRT refuses the file (INVALID_ARGUMENT)")
-            });
-        }
-    }
-
-    fn judge_shape(&mut self, stream: &Stream, place: &str) {
-        if stream.shape.contains(&0) || stream.frame_bytes.is_none() {
-            let shape = stream.shape_text();
-            self.findings.error(FindingKind::Dimensions, place, || {
-                format!("shape {shape}: a dimension is 0, or 64 bits do not hold the bytes of a frame")
-            });
-        }
-        if stream.layout.device.is_none() {
-            let format = stream.layout.format;
-            self.findings.error(FindingKind::UnknownFormat, place, || {
-                format!("data format {format} is not known; HailoRT 5.2 refuses the file (INTERNAL_FAILURE)")
-            });
-        }
-        let (index, networks) = (stream.network_index, self.around.networks);
-        if index as usize >= networks {
-            self.findings.error(FindingKind::NetworkIndex, place, || {
-                format!("network {index}, but the group has {networks}; HailoRT refuses the file (INVALID_ARGUMENT)")
-            });
-        }
-    }
-
-    fn judge_quantisation(&mut self, quantisation: &Quantisation, stream: &Stream, place: &str) {
-        let kind = FindingKind::Quantisation;
-        if let Some(scale) = quantisation.scales().find(|scale| !(scale.is_finite() && *scale > 0.0)) {
-            self.findings.error(kind, place, || format!("scale {scale}: expected a number above 0"));
-        }
-        let largest = if stream.data_bytes == 2 { u16::MAX.into() } else { u8::MAX.into() };
-        let off = |zero_point: &f64| !zero_point.is_finite();
-        if let Some(zero_point) = quantisation.zero_points().find(off) {
-            self.findings.error(kind, place, || format!("zero point {zero_point}: expected a number"));
-        }
-        let odd = |zero_point: &f64| {
-            zero_point.is_finite() && (zero_point.fract().abs() > 0.0 || !(0.0..=largest).contains(zero_point))
-        };
-        if let Some(zero_point) = quantisation.zero_points().find(odd) {
-            self.findings.warning(kind, place, || {
-                format!("zero point {zero_point}: expected a whole number from 0 to {largest}")
-            });
-        }
-        if quantisation.per_feature && stream.layout.format != NMS_FORMAT {
-            self.judge_features(quantisation, stream, place);
-        }
-    }
-
-    fn judge_features(&mut self, quantisation: &Quantisation, stream: &Stream, place: &str) {
-        let features = stream.features();
-        let input = stream.direction == Direction::In;
-        for list in [&quantisation.scales, &quantisation.zero_points].into_iter().filter(|list| !list.is_empty()) {
-            let length = list.len() as u64;
-            if length < features || (length > features && !input) {
-                let then = if input { "throws an exception on it" } else { "refuses the file (INVALID_HEF)" };
-                self.findings.error(FindingKind::FeatureCount, place, || {
-                    format!("{length} scales or zero points for {features} features; HailoRT 5.2 {then}")
-                });
-            }
-            if input && list.iter().any(|value| value.to_bits() != list[0].to_bits()) {
-                self.findings.error(FindingKind::Quantisation, place, || {
-                    "an input is quantised in one way, but its scales or zero points differ from feature to feature"
-                        .into()
-                });
-            }
-        }
+    fn judge<'b>(&'b mut self, place: &'b str) -> Judge<'b> {
+        Judge { findings: self.findings, place, networks: self.around.networks }
     }
 }
 

@@ -13,6 +13,8 @@ mod error;
 mod extensions;
 mod finding;
 mod group;
+mod judge;
+mod outputs;
 #[expect(clippy::large_enum_variant, reason = "generated")]
 mod proto;
 mod resource;

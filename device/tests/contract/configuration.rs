@@ -137,6 +137,12 @@ fn defaults_are_those_of_the_server() {
 #[test]
 fn inputs_by_suffix() {
     let suffixes = |table: Value| configured(|config| config["input_layers_names_suffixes"] = table);
+    expect(
+        &with(|_| ()),
+        CheckId::InputNames,
+        State::Pass,
+        "by the server's default suffixes: embeddings `input_layer1`",
+    );
     // The other order that is in use: K cos, Q cos, K sin, Q sin.
     let other = json!({"pe_k_cos": "layer3", "pe_q_cos": "layer4", "pe_k_sin": "layer5", "pe_q_sin": "layer6"});
     let mut hef = suffixes(other.clone());
@@ -148,6 +154,7 @@ fn inputs_by_suffix() {
     }
     let found = audit(hef.v3());
     assert_eq!(found.outcome, State::Pass, "{found:?}");
+    expect(&hef, CheckId::InputNames, State::Pass, "by hailo-config.json: ");
     only(&suffixes(json!({"pe_q_cos": "layer9"})), CheckId::InputNames, "no input ends in `layer9` for pe_q_cos");
     expect(
         &suffixes(json!({"pe_q_cos": "layer4"})),
