@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use common::{golden, golden_folder, reference, relative_l2, run};
 use fidelity_references::Checkpoint;
 use fidelity_trace::{Scope, Site};
+use serde_json::{Value, json};
 
 const TOLERANCE: f64 = 1e-5;
 
@@ -124,4 +125,22 @@ fn the_first_row_of_token_types_is_added_and_no_other() {
         relative_l2(&plain, &last_hidden(folder.path()))
     };
     assert!(with(0) > 0.01 && with(1) < f64::EPSILON);
+}
+
+#[test]
+fn epsilon_and_activation_are_those_of_config_json() {
+    let with = |key: &str, value: Value| {
+        let folder = rewritten(&|name, _| name.to_owned());
+        let path = folder.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
+        config[key] = value;
+        fs::write(path, config.to_string()).expect("writes");
+        last_hidden(folder.path())
+    };
+    let plain = last_hidden(&golden_folder("bert"));
+    let differs = |key: &str, value: Value| relative_l2(&plain, &with(key, value));
+    // A decoder's epsilon, and gelu by tanh in place of erf, are near misses: 1e-5 must tell them apart.
+    assert!(differs("layer_norm_eps", json!(1e-5)) > 1e-6 && differs("layer_norm_eps", json!(1e-12)) < f64::EPSILON);
+    assert!(differs("hidden_act", json!("gelu_new")) > TOLERANCE && differs("hidden_act", json!("relu")) > 0.01);
+    assert_eq!(with("hidden_act", json!("gelu_new")), with("hidden_act", json!("gelu_pytorch_tanh")));
 }

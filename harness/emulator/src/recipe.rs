@@ -99,7 +99,8 @@ impl Recipe {
     }
 
     /// Bits of the activation at a site; `None` where the value is not quantised there. The embedding's rows are uint16 codes
-    /// already, as the run time feeds them; an encoder's token rows are made into one on the host.
+    /// already, as the run time feeds them. In an encoder the host also adds and normalises them, and makes one row of the token
+    /// rows.
     #[must_use]
     pub const fn activation_bits(&self, site: Site) -> Option<u32> {
         match site {
