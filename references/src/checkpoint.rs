@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fidelity_trace::{BosConvention, CheckpointIdentity};
+use fidelity_trace::{BosConvention, CheckpointIdentity, Network};
 use serde_json::Value;
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo, gguf::Gguf,
-    weights::read_bounded,
+    Architecture, CheckpointError, Decoder, Embedding, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind,
+    bert_heads, config, demo, gguf::Gguf, weights::read_bounded,
 };
 
 /// config.json above this is refused.
@@ -67,7 +67,10 @@ impl Checkpoint {
         let generation = optional(&folder.join("generation_config.json"), MAX_CONFIG_BYTES)?;
         let tokenizer = optional(&folder.join("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
         let file = |name: &str| folder.join(name).display().to_string();
-        let architecture = Architecture::parse(&config, generation.as_deref(), &file("config.json"))?;
+        let mut architecture = Architecture::parse(&config, generation.as_deref(), &file("config.json"))?;
+        if let Output::Hidden(pooling) = &mut architecture.output {
+            *pooling = Pooling::read(folder, architecture.hidden)?;
+        }
         let tokenizer =
             tokenizer.map(|bytes| Tokenizer::read(&bytes, &file("tokenizer.json"), &architecture)).transpose()?;
         let files = Files::Folder(folder.to_owned());
@@ -84,7 +87,9 @@ impl Checkpoint {
             config: config::object(&config, &file("config.json"))?.into(),
         };
         let bos = bos_contradiction(folder, tokenizer.as_ref(), architecture.bos)?;
-        let warnings = weights.warnings().iter().cloned().chain(bos).chain(partial_rotation(&architecture)).collect();
+        let head = head_beyond(&architecture, &weights);
+        let rotation = partial_rotation(&architecture);
+        let warnings = weights.warnings().iter().cloned().chain(bos).chain(head).chain(rotation).collect();
         Ok(Self { identity, architecture, tokenizer, files, warnings })
     }
 
@@ -171,6 +176,30 @@ impl Checkpoint {
         Ok(tokenizer.encode(text, bos, self.architecture.bos)?)
     }
 
+    /// The bytes of its tokenizer.json, if it has one.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn tokenizer_json(&self) -> Result<Option<Vec<u8>>, CheckpointError> {
+        match &self.files {
+            Files::Folder(folder) => optional(&folder.join("tokenizer.json"), MAX_TOKENIZER_BYTES),
+            Files::Gguf(file) => optional(&file.with_file_name("tokenizer.json"), MAX_TOKENIZER_BYTES),
+            Files::Embedded => Ok(Some(demo::TOKENIZER.to_vec())),
+        }
+    }
+
+    /// Its embedding, to be read a few rows at a time.
+    ///
+    /// # Errors
+    /// The weights cannot be opened.
+    pub fn embedding(&self) -> Result<Embedding, CheckpointError> {
+        let mut weights = self.files.weights()?;
+        if self.architecture.tied_head {
+            weights.tie_head();
+        }
+        Ok(Embedding::new(weights, [self.architecture.vocabulary, self.architecture.hidden]))
+    }
+
     /// Reads the weights into a float32 decoder; `transform` sees every tensor on the way.
     ///
     /// # Errors
@@ -200,6 +229,13 @@ fn without_tokenizer(gguf: &Path) -> CheckpointError {
 
 fn optional(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CheckpointError> {
     path.exists().then(|| read_bounded(path, limit)).transpose()
+}
+
+/// A warning where an encoder's files hold a head, which is not computed.
+fn head_beyond(architecture: &Architecture, weights: &WeightFiles) -> Option<String> {
+    let encoder = architecture.network() == Network::Encoder;
+    let head = bert_heads().find(|name| encoder && weights.contains(name))?;
+    Some(format!("the weights hold a head (`{head}`), which is not computed: the encoder alone is judged"))
 }
 
 /// A warning where files and transformers disagree: the classes of these families ignore the key (5.24: with plain RoPE the

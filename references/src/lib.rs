@@ -7,12 +7,14 @@ mod checkpoint;
 mod config;
 mod decoder;
 mod demo;
+mod embedding;
 mod error;
 mod gguf;
 mod hub;
 mod keys;
 mod local;
 mod noise;
+mod pooling;
 mod reference;
 mod scopes;
 mod taps;
@@ -20,11 +22,16 @@ mod tokenizer;
 mod weights;
 
 pub use checkpoint::Checkpoint;
-pub use config::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, Rope, RopeScaling};
+pub use config::{
+    Activation, Architecture, Biases, Layer, MlpKind, NormKind, NormPlacement, Output, Rope, RopeScaling,
+};
+pub(crate) use decoder::bert_heads;
 pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, Wiring};
+pub use embedding::Embedding;
 pub use error::CheckpointError;
 pub use hub::{HubError, HubSettings, Snapshot, fetch};
 pub use local::local_blocks;
+pub use pooling::{Pooling, PoolingMode};
 pub use reference::Reference;
 pub use scopes::{TOGETHER, run_scopes};
 pub use taps::TapCollector;
@@ -32,4 +39,4 @@ pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;
 
 /// Raised with every change that changes a number the reference computes; kept references of another version are not used.
-pub const ENGINE_VERSION: u32 = 1;
+pub const ENGINE_VERSION: u32 = 2;

@@ -1,20 +1,22 @@
 //! What each block of the reference makes of another arm's own input to that block.
 
 use candle_core::{Device, Result, Tensor};
-use fidelity_trace::{BlockSite, PromptTrace, Scope, ScopeTrace, Site};
+use fidelity_trace::{BlockSite, Network, PromptTrace, Scope, ScopeTrace, Site};
 
 use crate::{Decoder, reference::Untouched};
 
 /// For scope `base`: `blocks.i.resid_post` of the reference's block i, fed the arm's own residual stream before block i.
-/// Blocks whose input the arm did not hand over are left out; `None` when the arm has no complete `base` rows at all.
+/// Blocks whose input the arm did not hand over are left out; `None` when the arm has no complete `base` rows at all, which for
+/// an encoder are those of all `tokens` tokens.
 ///
 /// # Errors
 /// Out of memory, or the arm's residual stream is of another width.
-pub fn local_blocks(decoder: &Decoder, arm: &PromptTrace) -> Result<Option<PromptTrace>> {
+pub fn local_blocks(decoder: &Decoder, tokens: usize, arm: &PromptTrace) -> Result<Option<PromptTrace>> {
     let Some(base) = arm.scopes.get(&Scope::Base) else { return Ok(None) };
-    // A block's output needs the keys of every earlier position.
+    // A block's output needs the keys of every earlier position, an encoder's those of every position.
     let whole = base.positions.iter().zip(0..).all(|(position, expected)| *position == expected);
-    if !whole || base.positions.is_empty() {
+    let enough = decoder.architecture().network() == Network::Decoder || base.positions.len() == tokens;
+    if !whole || !enough || base.positions.is_empty() {
         return Ok(None);
     }
     let mut local =

@@ -1,33 +1,48 @@
-//! How far float32 is from float64, measured on every prompt in one teacher-forced pass.
+//! How far float32 is from float64, measured on every prompt in one teacher-forced pass (an encoder's prompts end there).
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{Result, Tensor};
 use fidelity_trace::{Capture, Request, Scope, Site};
 
-use crate::{Chunk, Decoder, Instrument, Part, RopeScaling, Visibility, Wiring, taps::KeyLayout};
+use crate::{
+    Chunk, Decoder, Feed, Instrument, Part, Wiring,
+    taps::{KeyLayout, own_part},
+};
 
-/// Scopes whose rows are positions of one causal sequence, which is what the float64 pass computes.
-const CAUSAL: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
+/// Scopes whose rows are positions of one sequence, which is what the float64 pass computes.
+const OF_ONE_SEQUENCE: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 
-/// Fills `noise_floor` and `logits_noise` of a captured prompt. `decoder` computes in float64.
-pub(crate) fn measure(decoder: &Decoder, request: &Request<'_>, capture: &mut Capture) -> Result<()> {
-    // Under dynamic RoPE the angles of a step depend on how far it reaches: one pass over all would compute other ones.
-    let scaling = decoder.architecture().rope.as_ref().map(|rope| &rope.scaling);
-    let one_table = !matches!(scaling, Some(RopeScaling::Dynamic { .. }));
-    let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_table).map_or(&[][..], |tbt| &tbt.token_ids);
-    let token_ids = [request.token_ids, fed].concat();
-    let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
-    let chunk = Chunk { token_ids: &token_ids, positions: &positions, visibility: Visibility::Causal };
-    let width = request.token_ids.len() + request.new_tokens;
-    let layers = &decoder.architecture().layers;
-    let layout = KeyLayout { chunk, layers, first_key: 0, width };
-    let mut meter = Meter { capture, layout, floor: BTreeMap::new(), logits: BTreeMap::new() };
-    decoder.forward(&chunk, None, &Wiring::default(), &mut meter)?;
-    let Meter { floor, logits, .. } = meter;
-    capture.noise_floor = floor;
-    for (scope, noise) in logits {
-        capture.scopes.entry(scope).or_default().logits_noise = Some(noise);
+/// Prompts computed in one pass: enough that widening the weights costs little, few enough that their logits fit in memory.
+pub(crate) const MEASURED_TOGETHER: usize = 4;
+
+/// Fills `noise_floor` and `logits_noise` of captured prompts. `decoder` computes in float64.
+pub(crate) fn measure(decoder: &Decoder, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<()> {
+    let one_pass = decoder.architecture().angles_are_fixed();
+    let sequence = |(request, capture): (&Request<'_>, &Capture)| {
+        let fed = capture.scopes.get(&Scope::Tbt).filter(|_| one_pass).map_or(&[][..], |tbt| &tbt.token_ids);
+        let token_ids = [request.token_ids, fed].concat();
+        let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
+        (token_ids, positions)
+    };
+    let sequences: Vec<_> = requests.iter().zip(&*captures).map(sequence).collect();
+    let (mut feeds, mut meters) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+    for (((token_ids, positions), request), capture) in sequences.iter().zip(requests).zip(&*captures) {
+        let visibility = decoder.architecture().visibility(token_ids.len());
+        let chunk = Chunk { token_ids, positions, visibility };
+        let width = request.token_ids.len() + request.new_tokens;
+        let layout = KeyLayout { chunk, layers: &decoder.architecture().layers, first_key: 0, width };
+        feeds.push(Feed { chunk, cache: None });
+        meters.push(Meter { capture, layout, floor: BTreeMap::new(), logits: BTreeMap::new() });
+    }
+    let mut meters = Meters(meters);
+    decoder.forward_together(&mut feeds, &Wiring::default(), &mut meters)?;
+    let measured: Vec<_> = meters.0.into_iter().map(|Meter { floor, logits, .. }| (floor, logits)).collect();
+    for (capture, (floor, logits)) in captures.iter_mut().zip(measured) {
+        capture.noise_floor = floor;
+        for (scope, noise) in logits {
+            capture.scopes.entry(scope).or_default().logits_noise = Some(noise);
+        }
     }
     Ok(())
 }
@@ -39,14 +54,21 @@ struct Meter<'a> {
     logits: BTreeMap<Scope, Vec<f32>>,
 }
 
-impl Instrument for Meter<'_> {
-    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
-        if self.capture.wants(site) {
-            let rows = self.layout.rows_first(site, &tensor)?.to_dtype(DType::F64)?;
-            let exact = rows.flatten_from(1)?.to_vec2::<f64>()?;
-            for scope in CAUSAL {
-                self.compare(scope, site, &exact);
+/// One for each prompt of the pass.
+struct Meters<'a>(Vec<Meter<'a>>);
+
+impl Instrument for Meters<'_> {
+    fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
+        let mut start = 0;
+        for (index, meter) in self.0.iter_mut().enumerate() {
+            let rows = meter.layout.chunk.positions.len();
+            if meter.capture.wants(site)
+                && let Some(own) = own_part(&tensor, part, index, start, rows)?
+            {
+                let exact = meter.layout.rows_first(site, &own)?.flatten_from(1)?.to_vec2::<f64>()?;
+                OF_ONE_SEQUENCE.into_iter().for_each(|scope| meter.compare(scope, site, &exact));
             }
+            start += rows;
         }
         Ok(tensor)
     }
@@ -57,8 +79,9 @@ impl Meter<'_> {
         let Some(captured) = self.capture.scopes.get(&scope) else { return };
         let Some(tensor) = captured.sites.get(&site) else { return };
         let mut largest = Vec::with_capacity(tensor.rows());
-        for (index, position) in captured.positions.iter().enumerate() {
-            let Some(exact) = exact.get(*position as usize) else { return };
+        for index in 0..tensor.rows() {
+            let place = if site.is_per_prompt() { index } else { captured.positions[index] as usize };
+            let Some(exact) = exact.get(place) else { return };
             let (relative, max_abs) = distance(exact, tensor.row(index));
             let floor = self.floor.entry(site).or_insert(0.0);
             *floor = floor.max(relative);

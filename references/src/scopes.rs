@@ -3,8 +3,8 @@
 //! Steps of several prompts share one pass over the weights, which is what a step waits for. Each prompt has its own cache,
 //! and attention sees one prompt at a time.
 
-use candle_core::{DType, Result, Tensor};
-use fidelity_trace::{Capture, Request, Rows, Scope, Site, SubjectError};
+use candle_core::{Result, Tensor};
+use fidelity_trace::{Capture, Network, Request, Rows, Scope, Site, SubjectError};
 
 use crate::{
     Cache, Chunk, Decoder, Feed, Instrument, Part, TapCollector, Visibility, Wiring,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Prompts computed in lockstep: enough that weights are read seldom, few enough that captures fit in memory.
-pub const TOGETHER: usize = 8;
+pub const TOGETHER: usize = 16;
 
 /// Runs the requested scopes of every request into the capture beside it. `numerics` sees every site before the taps do.
 /// All requests ask for the same scopes and as many new tokens.
@@ -40,7 +40,7 @@ pub fn run_scopes(
         // From an empty cache, one chunk through the cache is the same arithmetic as no cache: a test holds them equal bit for bit.
         run.lanes.iter_mut().for_each(|lane| lane.capture.alias(Scope::Prefill, Scope::Base));
     }
-    if first.new_tokens == 0 {
+    if first.new_tokens == 0 || run.is_encoder() {
         return Ok(());
     }
     if wants(Scope::Tbt) || wants(Scope::TbtFree) {
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
             Turn { lane, positions: (0..token_ids.len() as u32).collect(), token_ids }
         });
         let turns: Vec<_> = turns.collect();
-        let next = self.feed(&turns, Visibility::Causal, true, scope)?;
+        let next = self.feed(&turns, Visibility::Causal, !self.is_encoder(), scope)?;
         self.lanes.iter_mut().zip(next).for_each(|(lane, id)| lane.own.push(id));
         Ok(())
     }
@@ -200,13 +200,21 @@ impl Run<'_, '_> {
         turns.collect()
     }
 
-    /// Computes turns (of lanes in ascending order) together and returns the id each lane would choose next.
+    fn is_encoder(&self) -> bool {
+        self.decoder.architecture().network() == Network::Encoder
+    }
+
+    /// Computes turns (of lanes in ascending order) together and returns the id each lane would choose next, none of an encoder.
+    /// An encoder sees both ways, whatever `visibility` says.
     fn feed(&mut self, turns: &[Turn], visibility: Visibility, cached: bool, scope: Option<Scope>) -> Result<Vec<u32>> {
-        let layers = &self.decoder.architecture().layers;
+        let encoder = self.is_encoder();
+        let architecture = self.decoder.architecture();
+        let layers = &architecture.layers;
         let (mut feeds, mut chunks) = (Vec::with_capacity(turns.len()), Vec::new());
         let mut lanes = self.lanes.iter_mut().enumerate();
         for turn in turns {
             let (_, lane) = lanes.find(|(index, _)| *index == turn.lane).expect("lanes ascend");
+            let visibility = if encoder { architecture.visibility(turn.token_ids.len()) } else { visibility };
             let chunk = Chunk { token_ids: &turn.token_ids, positions: &turn.positions, visibility };
             let width = lane.width();
             let Lane { capture, cache, .. } = lane;
@@ -219,23 +227,18 @@ impl Run<'_, '_> {
         }
         let then = scope.map(|scope| TapCollector { scope, chunks });
         let mut chain = Chain { first: self.numerics, then };
-        let logits = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
-        let ends = turns.iter().scan(0, |end, turn| {
-            *end += turn.positions.len();
-            Some(*end)
-        });
-        ends.map(|end| greedy(&logits.get(end - 1)?)).collect()
+        let last = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
+        Ok(last.iter().map(|row| greedy(row)).collect())
     }
 }
 
 /// The id with the highest logit of a row; the lowest id on equality. NaN is never the highest.
-fn greedy(row: &Tensor) -> Result<u32> {
-    let row = row.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+pub(crate) fn greedy(row: &[f32]) -> u32 {
     let mut best = 0;
     for (id, value) in row.iter().enumerate() {
         if *value > row[best] || row[best].is_nan() {
             best = id;
         }
     }
-    Ok(best as u32)
+    best as u32
 }

@@ -2,8 +2,9 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::{BlockSite, Capture, Scope, Site};
+use rayon::prelude::*;
 
-use crate::{Chunk, Instrument, Layer, Part};
+use crate::{Chunk, Instrument, Layer, Part, decoder::Values};
 
 /// Which keys the rows of a chunk see, and how wide their rows of scores are stored.
 #[derive(Clone, Copy, Debug)]
@@ -50,19 +51,41 @@ pub(crate) struct TappedChunk<'a> {
 
 impl Instrument for TapCollector<'_> {
     fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
-        let mut start = 0;
-        for (index, TappedChunk { capture, layout }) in self.chunks.iter_mut().enumerate() {
-            let rows = layout.chunk.positions.len();
-            if capture.wants(site)
-                && let Some(own) = own_part(&tensor, part, index, start, rows)?
-            {
-                let rows = layout.rows_first(site, &own)?.to_dtype(DType::F32)?;
-                let values = rows.flatten_all()?.to_vec1::<f32>()?;
-                capture.tensor(self.scope, site, rows.dims(), &values);
-            }
-            start += rows;
+        if self.chunks.iter().any(|chunk| chunk.capture.wants(site)) {
+            let starts: Vec<usize> = self
+                .chunks
+                .iter()
+                .scan(0, |end, chunk| {
+                    *end += chunk.layout.chunk.positions.len();
+                    Some(*end - chunk.layout.chunk.positions.len())
+                })
+                .collect();
+            let scope = self.scope;
+            let chunks = self.chunks.par_iter_mut().zip(starts).enumerate();
+            chunks.try_for_each(|(index, (chunk, start))| chunk.take(scope, site, part, &tensor, index, start))?;
         }
         Ok(tensor)
+    }
+}
+
+impl TappedChunk<'_> {
+    fn take(
+        &mut self,
+        scope: Scope,
+        site: Site,
+        part: Part,
+        tensor: &Tensor,
+        index: usize,
+        start: usize,
+    ) -> Result<()> {
+        let Self { capture, layout } = self;
+        let rows = layout.chunk.positions.len();
+        let Some(own) = own_part(tensor, part, index, start, rows)?.filter(|_| capture.wants(site)) else {
+            return Ok(());
+        };
+        let rows = layout.rows_first(site, &own)?.to_dtype(DType::F32)?.contiguous()?;
+        capture.tensor(scope, site, rows.dims(), &Values::of(&rows)?);
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! CSV for other tools: every row of logits, every site. Full precision, absent is an empty cell.
+//! CSV for other tools: every row of the judged site, every site. Full precision, absent is an empty cell.
 
 use ::csv::Writer;
 use fidelity_trace::{BlockSite, Scope, Site};
@@ -6,7 +6,7 @@ use fidelity_verdict::{Agreement, RowResult, SiteResult, Summary, Verdict};
 
 use crate::layers::noise_floor;
 
-const POSITIONS: [&str; 17] = [
+const POSITIONS: [&str; 19] = [
     "scope",
     "prompt_id",
     "position",
@@ -24,9 +24,11 @@ const POSITIONS: [&str; 17] = [
     "device_choice",
     "rank",
     "delta_log_prob",
+    "site",
+    "centred_pearson",
 ];
 
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "scope",
     "site",
     "block",
@@ -46,13 +48,16 @@ const LAYERS: [&str; 19] = [
     "norm_ratio_mean",
     "noise_floor",
     "local_p50",
+    "centred_pearson_mean",
 ];
 
-/// One line per row of logits, by scope.
+/// One line per row of the judged site, by scope; what is of logits only is empty in an encoder's.
 #[must_use]
 pub fn positions_csv(verdict: &Verdict) -> String {
-    let rows = verdict.scopes.iter().flat_map(|(scope, result)| result.rows.iter().map(move |row| (*scope, row)));
-    lines(&POSITIONS, rows.map(|(scope, row)| position(verdict, scope, row)))
+    let rows = verdict.scopes.iter().flat_map(|(scope, result)| {
+        result.rows.iter().map(move |row| position(verdict, *scope, result.judged_site, row))
+    });
+    lines(&POSITIONS, rows)
 }
 
 /// One line per site, by scope; `local_p50` stands at the block's `resid_post`.
@@ -74,7 +79,7 @@ fn lines<const N: usize>(header: &[&str; N], records: impl Iterator<Item = [Stri
     String::from_utf8(bytes).expect("made of strings")
 }
 
-fn position(verdict: &Verdict, scope: Scope, row: &RowResult) -> [String; 17] {
+fn position(verdict: &Verdict, scope: Scope, site: Site, row: &RowResult) -> [String; 19] {
     let prompt = verdict.prompts.get(row.prompt).map_or_else(String::new, |prompt| outside_text(&prompt.id));
     [
         scope.to_string(),
@@ -90,14 +95,16 @@ fn position(verdict: &Verdict, scope: Scope, row: &RowResult) -> [String; 17] {
         float(row.kl),
         agreement(row.top1).to_owned(),
         agreement(row.top5).to_owned(),
-        row.reference_choice.to_string(),
+        integer(row.reference_choice),
         integer(row.device_choice),
         integer(row.rank),
         float(row.delta_log_prob),
+        site.to_string(),
+        float(row.centred_pearson),
     ]
 }
 
-fn layer(verdict: &Verdict, scope: Scope, site: Site, found: &SiteResult) -> [String; 19] {
+fn layer(verdict: &Verdict, scope: Scope, site: Site, found: &SiteResult) -> [String; 20] {
     let of = |summary: &Option<Summary>, pick: fn(&Summary) -> f64| float(summary.as_ref().map(pick));
     [
         scope.to_string(),
@@ -119,6 +126,7 @@ fn layer(verdict: &Verdict, scope: Scope, site: Site, found: &SiteResult) -> [St
         of(&found.norm_ratio, |summary| summary.mean),
         float(noise_floor(verdict, site)),
         float(local_error(verdict, scope, site)),
+        of(&found.centred_pearson, |summary| summary.mean),
     ]
 }
 
@@ -137,11 +145,12 @@ fn integer(value: Option<u32>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-const fn agreement(agreement: Agreement) -> &'static str {
+const fn agreement(agreement: Option<Agreement>) -> &'static str {
     match agreement {
-        Agreement::Agree => "agree",
-        Agreement::Tie => "tie",
-        Agreement::Flip => "flip",
+        Some(Agreement::Agree) => "agree",
+        Some(Agreement::Tie) => "tie",
+        Some(Agreement::Flip) => "flip",
+        None => "",
     }
 }
 

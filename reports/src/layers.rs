@@ -9,7 +9,7 @@ use crate::numbers::{ABSENT, magnitude};
 
 /// One layer: a block, or a site outside of the blocks.
 pub(crate) struct Layer {
-    /// `embed`, `final_norm`, `logits` or the block's index.
+    /// `embed`, `final_norm`, `logits`, `pooled` or the block's index.
     pub(crate) name: String,
     /// Residual stream after attention.
     pub(crate) middle: Value,
@@ -66,7 +66,7 @@ pub(crate) fn layers(verdict: &Verdict, result: &ScopeResult) -> Vec<Layer> {
     let blocks: BTreeSet<u32> = result.blocks.iter().map(|block| block.block).chain(blocks_of(result)).collect();
     let blocks = blocks.into_iter().map(|block| block_layer(verdict, result, block));
     let single = |site| result.sites.contains_key(&site).then(|| single_layer(verdict, result, site));
-    let ends = [Site::FinalNorm, Site::Logits].into_iter().filter_map(single);
+    let ends = [Site::FinalNorm, Site::Logits, Site::Pooled].into_iter().filter_map(single);
     single(Site::Embed).into_iter().chain(blocks).chain(ends).collect()
 }
 

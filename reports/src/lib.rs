@@ -8,6 +8,7 @@ mod generated;
 mod html;
 mod identity;
 mod json;
+mod judged;
 mod layers;
 mod numbers;
 mod terminal;
@@ -26,6 +27,7 @@ pub use crate::{
     html::html,
     json::json,
     terminal::{Style, terminal, verdict_line},
+    text::{printable, wrapped},
 };
 
 /// A report that could not be made or written.

@@ -17,10 +17,14 @@ pub(crate) fn correlation(value: f64) -> String {
 }
 
 /// A correlation of a site whose rows may all equal the reference bit for bit.
-pub(crate) fn site_correlation(site: &SiteResult, pick: impl FnOnce(&Summary) -> f64) -> String {
-    match &site.pearson {
+pub(crate) fn site_correlation(
+    site: &SiteResult,
+    pearson: Option<&Summary>,
+    pick: impl FnOnce(&Summary) -> f64,
+) -> String {
+    match pearson {
         Some(_) if site.rows > 0 && site.exact_rows == site.rows => "1 (exact)".to_owned(),
-        summary => or_absent(summary.as_ref().map(pick), correlation),
+        summary => or_absent(summary.map(pick), correlation),
     }
 }
 

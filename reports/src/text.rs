@@ -3,7 +3,8 @@
 use unicode_width::UnicodeWidthChar;
 
 /// The text with everything invisible written out, so that it can neither steer a terminal nor reorder a line.
-pub(crate) fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
         match character {
             '\n' => shown.push_str("\\n"),
@@ -66,7 +67,8 @@ fn head(text: &str, width: usize) -> &str {
 }
 
 /// The text in lines of at most `width` columns, broken between words where possible.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut lines = vec![String::new()];
     for word in text.split_whitespace().flat_map(|word| pieces(word, width)) {

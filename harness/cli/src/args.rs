@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
+    /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
+    Audit(AuditArgs),
     /// Show the checkpoints, recipes and prompts that are known.
     List(ListArgs),
     /// Show or delete the references that are kept for later runs.
@@ -56,18 +58,18 @@ pub(crate) struct PromptArgs {
     /// One prompt; may be repeated.
     #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
     pub(crate) prompt: Vec<String>,
-    /// How many ids to generate after each prompt.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub(crate) new_tokens: usize,
-    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all].
+    /// How many ids to generate after each prompt [default: 32; an encoder generates none].
+    #[arg(long, value_name = "N")]
+    pub(crate) new_tokens: Option<usize>,
+    /// Scopes to run, comma-separated: base, prefill, tbt, tbt_free, tbt_self [default: all; an encoder has base alone].
     #[arg(long, value_name = "LIST")]
     pub(crate) scopes: Option<String>,
     /// Sites to keep: default, all, or a comma-separated list.
     #[arg(long, value_name = "LIST", default_value = "default")]
     pub(crate) taps: String,
-    /// Prompts to compute at a time [default: one a core].
+    /// Threads to compute with [default: one a core].
     #[arg(long, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
+    pub(crate) jobs: Option<NonZeroUsize>,
     /// Compute the reference even if one of the same inputs is kept, and keep none.
     #[arg(long)]
     pub(crate) no_cache: bool,
@@ -173,6 +175,28 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// The compiled model.
+    #[arg(value_name = "FILE.hef")]
+    pub(crate) hef: PathBuf,
+    /// The checkpoint it is said to be made of, a row of checkpoints.toml [default: none, nothing is compared].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// The checkpoint it is said to be made of: a Hugging Face folder or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Never reach for the network: a checkpoint of the Hub must be in the cache.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Print the audit as JSON to standard output and nothing else (docs/AUDIT.md).
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the last line.

@@ -68,11 +68,7 @@ impl Quantisation {
 
 pub(crate) fn reference(inputs: &Inputs, noise: bool) -> Result<Reference, CliError> {
     let decoder = inputs.checkpoint.decoder(&|_, tensor| Ok(tensor))?;
-    if !noise {
-        return Ok(Reference::without_noise(decoder));
-    }
-    Reference::with_noise(decoder)
-        .map_err(|source| CliError::Compute { what: "the float64 twin of the reference", source })
+    Ok(if noise { Reference::with_noise(decoder) } else { Reference::without_noise(decoder) })
 }
 
 /// A trace to be written.
@@ -125,20 +121,22 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
     manifest.environment.insert("fidelity".into(), Value::from(env!("CARGO_PKG_VERSION")));
     let scopes: Vec<_> = target.scopes.iter().map(|scope| scope.name()).collect();
     let architecture = inputs.checkpoint.architecture();
+    manifest.network = architecture.network();
     let settings = json!({
         "scopes": scopes,
         "taps": format!("{:?}", inputs.taps),
         "new_tokens": inputs.new_tokens,
-        // generation_config.json decides these too, and it is not in the checkpoint's identity.
+        // Other files than config.json decide these too, and they are not in the checkpoint's identity.
         "eos": architecture.eos,
         "bos": architecture.bos,
+        "output": format!("{:?}", architecture.output),
     });
     manifest.other.insert("settings".into(), settings);
     manifest
 }
 
 fn record_subject(
-    subject: &(impl Subject + Sync),
+    subject: &impl Subject,
     manifest: Manifest,
     continuations: Option<&[Vec<u32>]>,
     inputs: &Inputs,
@@ -152,7 +150,6 @@ fn record_subject(
         taps: &inputs.taps,
         new_tokens: inputs.new_tokens,
         continuations,
-        jobs: inputs.jobs,
         on_prompt: &|done| bar.set_position(done as u64),
     };
     record(subject, &recording, writer)?;

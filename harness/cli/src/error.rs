@@ -2,10 +2,11 @@
 
 use std::{io, path::PathBuf};
 
+use fidelity_device::hef::HefError;
 use fidelity_emulator::{EmulatorError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
-use fidelity_trace::{FaultError, PromptError, RegistryError, TapsError, TraceError, WriteError};
+use fidelity_trace::{FaultError, PromptError, RegistryError, Scope, TapsError, TraceError, WriteError};
 use fidelity_verdict::{ExitCode, ThresholdsError, VerdictError};
 
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,8 @@ pub(crate) enum CliError {
     Thresholds(#[from] ThresholdsError),
     #[error(transparent)]
     Report(#[from] ReportError),
+    #[error("{path}: {source}")]
+    Hef { path: String, source: HefError },
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot {action} {path}: {source}")]
@@ -52,6 +55,12 @@ pub(crate) enum CliError {
     ImmuneToFault { fault: &'static str, why: &'static str },
     #[error("--scopes: `{0}` is not a scope; scopes are base, prefill, tbt, tbt_free, tbt_self")]
     Scope(String),
+    #[error("--scopes: `{0}` is not offered: this checkpoint is an encoder, which has no KV-cache; its scope is base")]
+    EncoderScope(Scope),
+    #[error("--new-tokens: this checkpoint is an encoder and generates nothing, found {0}; leave it out")]
+    EncoderGenerates(usize),
+    #[error("--taps: a checkpoint of model_type {model_type} has no site `{site}`; leave it out")]
+    SiteNotComputed { site: &'static str, model_type: String },
     #[error("--scopes: `{scope}` needs generated ids, but --new-tokens is {new_tokens}; give at least {needed}")]
     TooFewNewTokens { scope: &'static str, new_tokens: usize, needed: usize },
     #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {})", vocabulary - 1)]
@@ -92,12 +101,16 @@ impl CliError {
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
+            | Self::Hef { .. }
             | Self::Read { .. }
             | Self::NotEmbedded { .. }
             | Self::NoResource { .. }
             | Self::Device(_)
             | Self::ImmuneToFault { .. }
             | Self::Scope(_)
+            | Self::EncoderScope(_)
+            | Self::EncoderGenerates(_)
+            | Self::SiteNotComputed { .. }
             | Self::TooFewNewTokens { .. }
             | Self::IdOutsideVocabulary { .. }
             | Self::PromptTooLong { .. }

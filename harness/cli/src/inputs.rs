@@ -1,10 +1,8 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
-use std::thread::available_parallelism;
-
 use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
-    BosConvention, CheckpointRow, Prompt, PromptRecord, Scope, Source, Status, Taps, prompts_from_texts,
+    BosConvention, CheckpointRow, Network, Prompt, PromptRecord, Scope, Site, Source, Status, Taps, prompts_from_texts,
 };
 
 use crate::{
@@ -12,8 +10,11 @@ use crate::{
     error::CliError,
     output,
     progress::Progress,
-    resources,
+    resources, threads,
 };
+
+/// How many ids are generated after each prompt unless asked otherwise.
+const DEFAULT_NEW_TOKENS: usize = 32;
 
 pub(crate) struct Inputs {
     pub(crate) checkpoint: Checkpoint,
@@ -57,11 +58,20 @@ impl Inputs {
         progress: &Progress,
         prompts: impl FnOnce(&Checkpoint, Option<&CheckpointRow>) -> Result<(String, Vec<PromptRecord>), CliError>,
     ) -> Result<Self, CliError> {
-        let scopes = scopes(asked)?;
+        let feeding = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint, progress)?;
         checkpoint.warnings().iter().for_each(|warning| output::warn(warning));
-        taps.check(checkpoint.architecture().blocks as u32)?;
+        let architecture = checkpoint.architecture();
+        taps.check(architecture.blocks as u32)?;
+        if let Some(site) = taps.named().into_iter().find(|site| !architecture.computes(*site)) {
+            return Err(CliError::SiteNotComputed { site: site.kind(), model_type: architecture.model_type.clone() });
+        }
+        let ((scopes, new_tokens), taps) = match architecture.network() {
+            Network::Decoder => (feeding, taps),
+            // What is judged must be kept.
+            Network::Encoder => (of_encoder(asked)?, taps.with(&[Site::FinalNorm, Site::Pooled])),
+        };
         let (origin, prompts) = prompts(&checkpoint, row.as_ref())?;
         let inputs = Self {
             checkpoint,
@@ -70,9 +80,9 @@ impl Inputs {
             prompts_origin: origin,
             scopes,
             taps,
-            new_tokens: asked.new_tokens,
+            new_tokens,
             cached: !asked.no_cache,
-            jobs: asked.jobs.unwrap_or_else(|| available_parallelism().map_or(1, Into::into)),
+            jobs: threads::use_cores(asked.jobs),
         };
         inputs
             .prompts
@@ -93,7 +103,10 @@ impl Inputs {
 
     fn check_length(&self, prompt: &PromptRecord) -> Result<(), CliError> {
         let architecture = self.checkpoint.architecture();
-        let generated = format!(" and generates {}", self.new_tokens);
+        let (generated, remedy) = match self.new_tokens {
+            0 => (String::new(), ""),
+            count => (format!(" and generates {count}"), " or --new-tokens"),
+        };
         let too_long = |limit_name, limit, generated: &str, remedy| CliError::PromptTooLong {
             prompt: prompt.id.clone(),
             found: prompt.token_ids.len(),
@@ -109,16 +122,11 @@ impl Inputs {
             return Err(too_long("the compiled prefill (`prefill` in checkpoints.toml)", prefill, "", ""));
         }
         if let Some(cache) = limit(row.and_then(|row| row.cache)).filter(|cache| total > *cache) {
-            return Err(too_long(
-                "the compiled KV-cache (`cache` in checkpoints.toml)",
-                cache,
-                &generated,
-                " or --new-tokens",
-            ));
+            return Err(too_long("the compiled KV-cache (`cache` in checkpoints.toml)", cache, &generated, remedy));
         }
         let longest = architecture.longest_sequence();
         if total > longest {
-            return Err(too_long("max_position_embeddings in config.json", longest, &generated, " or --new-tokens"));
+            return Err(too_long("max_position_embeddings in config.json", longest, &generated, remedy));
         }
         Ok(())
     }
@@ -146,7 +154,11 @@ impl Inputs {
     }
 }
 
-fn open(asked: &CheckpointArgs, progress: &Progress) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
+/// The checkpoint that was asked for, and its row.
+pub(crate) fn open(
+    asked: &CheckpointArgs,
+    progress: &Progress,
+) -> Result<(Checkpoint, Option<CheckpointRow>), CliError> {
     let registry = resources::registry()?;
     let name = match (&asked.checkpoint, &asked.weights) {
         (Some(name), _) => Some(name.as_str()),
@@ -179,24 +191,38 @@ fn from_hub(repository: &str, row: &CheckpointRow, offline: bool, progress: &Pro
     Ok(Checkpoint::open_snapshot(&snapshot, &row.name, repository)?)
 }
 
-fn scopes(asked: &PromptArgs) -> Result<Vec<Scope>, CliError> {
+/// The scopes to run and how many ids to generate.
+fn scopes(asked: &PromptArgs) -> Result<(Vec<Scope>, usize), CliError> {
+    let new_tokens = asked.new_tokens.unwrap_or(DEFAULT_NEW_TOKENS);
     let Some(list) = &asked.scopes else {
         // Without generated ids there is nothing to step through.
         let offered = Scope::ALL.into_iter();
-        return Ok(offered.filter(|scope| asked.new_tokens >= needed_tokens(*scope)).collect());
+        return Ok((offered.filter(|scope| new_tokens >= needed_tokens(*scope)).collect(), new_tokens));
     };
     let mut scopes = Vec::new();
     for name in list.split(',').map(str::trim) {
         let scope = Scope::named(name).ok_or_else(|| CliError::Scope(name.to_owned()))?;
         let needed = needed_tokens(scope);
-        if asked.new_tokens < needed {
-            return Err(CliError::TooFewNewTokens { scope: scope.name(), new_tokens: asked.new_tokens, needed });
+        if new_tokens < needed {
+            return Err(CliError::TooFewNewTokens { scope: scope.name(), new_tokens, needed });
         }
         scopes.push(scope);
     }
     scopes.sort_unstable();
     scopes.dedup();
-    Ok(scopes)
+    Ok((scopes, new_tokens))
+}
+
+/// An encoder is fed whole and generates nothing.
+fn of_encoder(asked: &PromptArgs) -> Result<(Vec<Scope>, usize), CliError> {
+    if let Some(count) = asked.new_tokens.filter(|count| *count > 0) {
+        return Err(CliError::EncoderGenerates(count));
+    }
+    let names = asked.scopes.iter().flat_map(|list| list.split(',')).map(str::trim);
+    match names.filter_map(Scope::named).find(|scope| *scope != Scope::Base) {
+        Some(scope) => Err(CliError::EncoderScope(scope)),
+        None => Ok((vec![Scope::Base], 0)),
+    }
 }
 
 /// n generated ids take n − 1 steps, since the last id is not fed.

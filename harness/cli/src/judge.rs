@@ -33,7 +33,11 @@ pub(crate) fn judge(reference: &Trace, device: &Trace, helpers: &Helpers<'_>) ->
     if pairs.iter().all(|pair| pair.device.is_none()) {
         return Err(CliError::NothingInCommon);
     }
-    let settings = PromptSettings { noise_floor: &ours.noise_floor, logits_step: its.logits_step.as_deref() };
+    let settings = PromptSettings {
+        noise_floor: &ours.noise_floor,
+        logits_step: its.logits_step.as_deref(),
+        network: ours.network,
+    };
     let comparisons = in_parallel(pairs.len(), helpers.jobs, |index| {
         compare_pair(&pairs[index], reference, device, &settings, helpers)
     })?;
@@ -43,6 +47,7 @@ pub(crate) fn judge(reference: &Trace, device: &Trace, helpers: &Helpers<'_>) ->
     let header = Header {
         checkpoint: ours.checkpoint.clone(),
         arms: Arms { reference: identity(ours), device: identity(its) },
+        network: ours.network,
         expect: helpers.row.map_or_else(Vec::new, |row| row.expect.clone()),
         notes: notes(ours, its),
         noise_floor: ours.noise_floor.clone(),
@@ -84,7 +89,8 @@ fn compare_pair(
         return Ok(PromptComparison::default());
     };
     let (ours, its) = (reference.prompt(pair.reference)?, device.prompt(index)?);
-    let local = helpers.decoder.map(|decoder| local_blocks(decoder, &its)).transpose();
+    let tokens = pair.record.token_ids.len();
+    let local = helpers.decoder.map(|decoder| local_blocks(decoder, tokens, &its)).transpose();
     let local = local.map_err(|source| CliError::Compute { what: "the blocks' own error", source })?.flatten();
     Ok(compare_prompt(&ours, &its, local.as_ref(), settings))
 }

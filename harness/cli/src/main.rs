@@ -2,6 +2,7 @@
 
 mod args;
 mod arms;
+mod audit_text;
 mod commands;
 mod error;
 mod inputs;
@@ -21,13 +22,14 @@ use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    threads::one_a_job(&arguments.command);
+    threads::one_pool(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
         Command::Reference(reference) => commands::record::reference(reference),
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Report(report) => commands::report::report(report),
+        Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),
         Command::Cache(cache) => commands::cache::cache(cache),
     };

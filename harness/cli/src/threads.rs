@@ -1,32 +1,33 @@
-//! One thread a job.
+//! One pool of threads.
 //!
-//! Candle's pools take their size from the environment alone, once, and each job calling into pools as wide as the machine
-//! makes the pools fight each other: on two cores, 16 prompts of SmolLM2-135M took 46 s that way and 27 s with one thread
-//! a job. Setting a variable of a running process is not safe, so the program replaces itself by itself with the variables
-//! set. Whoever sets either of them is left alone, and so is a single prompt, which has but one job.
+//! The kernels spread their work over rayon's pool. Candle, which computes in float64, has a pool of its own whose threads spin
+//! while they wait, and takes its size from the environment alone, once. Setting a variable of a running process is not safe,
+//! so the program replaces itself by itself with the variable set. Whoever sets it is left alone.
 
-use std::env;
+use std::{env, num::NonZeroUsize};
 
-use crate::args::{Command, PromptArgs};
+use crate::args::Command;
 
-const VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+const VARIABLE: &str = "CANDLE_NUM_THREADS";
 
 /// Does not return if the program was replaced.
-pub(crate) fn one_a_job(command: &Command) {
-    if prompts(command).is_some_and(|prompts| prompts.prompt.len() != 1)
-        && VARIABLES.iter().all(|name| env::var_os(name).is_none())
-    {
+pub(crate) fn one_pool(command: &Command) {
+    let computes = match command {
+        Command::Run(_) | Command::Reference(_) | Command::Record(_) => true,
+        Command::Audit(_) | Command::Compare(_) | Command::Report(_) | Command::List(_) | Command::Cache(_) => false,
+    };
+    if computes && env::var_os(VARIABLE).is_none() {
         replace();
     }
 }
 
-fn prompts(command: &Command) -> Option<&PromptArgs> {
-    match command {
-        Command::Run(run) => Some(&run.prompts),
-        Command::Reference(reference) => Some(&reference.prompts),
-        Command::Record(record) => Some(&record.prompts),
-        Command::Compare(_) | Command::Report(_) | Command::List(_) | Command::Cache(_) => None,
+/// Sizes the pool of the kernels, one thread a core unless asked otherwise, and returns its size.
+pub(crate) fn use_cores(asked: Option<NonZeroUsize>) -> usize {
+    if let Some(threads) = asked {
+        // Fails only if the pool is in use already, at another size: slower then, not wrong.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global();
     }
+    rayon::current_num_threads()
 }
 
 #[cfg(unix)]
@@ -40,7 +41,7 @@ fn replace() {
         same.arg0(name);
     }
     // Comes back only when it failed; the run is slower then, not wrong.
-    let _ = same.args(arguments).envs(VARIABLES.map(|name| (name, "1"))).exec();
+    let _ = same.args(arguments).env(VARIABLE, "1").exec();
 }
 
 #[cfg(not(unix))]

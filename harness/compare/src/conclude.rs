@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fidelity_trace::{CheckpointIdentity, Scope, Status};
+use fidelity_trace::{CheckpointIdentity, Network, Scope, Status};
 use fidelity_verdict::{
     Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict,
 };
@@ -21,6 +21,8 @@ pub struct Header {
     pub checkpoint: CheckpointIdentity,
     /// By whom.
     pub arms: Arms,
+    /// What kind of network the reference says it is.
+    pub network: Network,
     /// The thresholds to apply.
     pub thresholds: Thresholds,
     /// Verdicts that are expected of this checkpoint and exit 0: names of [`Outcome`]s.

@@ -1,7 +1,9 @@
-//! What a scope's logits show.
+//! What the judged rows of a scope show: logits, or an encoder's last hidden state.
+
+use std::collections::BTreeMap;
 
 use fidelity_trace::Site;
-use fidelity_verdict::{Coverage, LogitsResult, Outcome, SiteResult, Summary, Thresholds};
+use fidelity_verdict::{Coverage, Outcome, Rate, SiteResult, Summary, Thresholds};
 
 use crate::{
     numbers::{below, near_one, rows, threshold},
@@ -12,23 +14,34 @@ use crate::{
 const PEARSON_DECIMALS: usize = 4;
 const RATE_DECIMALS: usize = 3;
 
-/// Judges a scope and says why, in one short sentence. `logits` is absent when no logits could be compared.
+/// Judges a scope by the rows of one site and says why, in one short sentence.
 ///
-/// Broken: any row of the arm's logits that is not finite, however few rows there are. Inconclusive: no logits, fewer rows
+/// Broken: any of these rows that is not finite in the arm, however few rows there are. Inconclusive: no such rows, fewer
 /// than `minimum_rows`, or fewer on which Pearson is defined. Broken: mean Pearson below `broken_pearson`. Faithful: mean
-/// Pearson at least `faithful_pearson` and tie-aware top-1 at least `faithful_top1`. Degraded: everything else.
+/// Pearson at least `faithful_pearson` and, of logits, tie-aware top-1 at least `faithful_top1`. Degraded: everything else.
+///
+/// Pearson of hidden rows is the centred one. The row that an encoder's token rows are made into can make it worse.
 pub(crate) fn judge(
-    logits: Option<&SiteResult>,
+    judged: Site,
+    sites: &BTreeMap<Site, SiteResult>,
     coverage: &Coverage,
     prompts: &[&ScopeComparison],
     thresholds: &Thresholds,
 ) -> (Outcome, String) {
-    let Some((site, logits)) = logits.and_then(|site| Some((site, site.logits.as_ref()?))) else {
-        return (Outcome::Inconclusive, why_no_logits(prompts));
+    let of_rows = match sites.get(&judged) {
+        Some(site) => judge_rows(judged, site, coverage, thresholds),
+        None => (Outcome::Inconclusive, why_none(judged, prompts)),
     };
+    match sites.get(&Site::Pooled).filter(|_| judged != Site::Logits) {
+        Some(pooled) => with_pooled(of_rows, pooled, thresholds),
+        None => of_rows,
+    }
+}
+
+fn judge_rows(judged: Site, site: &SiteResult, coverage: &Coverage, thresholds: &Thresholds) -> (Outcome, String) {
     let compared = coverage.rows_compared;
     if site.non_finite_rows > 0 {
-        let reason = format!("{} of {compared} logits rows hold a NaN or an infinity", site.non_finite_rows);
+        let reason = format!("{} of {compared} {judged} rows hold a NaN or an infinity", site.non_finite_rows);
         return (Outcome::Broken, reason);
     }
     if compared < thresholds.minimum_rows {
@@ -37,40 +50,71 @@ pub(crate) fn judge(
             format!("only {} compared, {} needed", rows(compared), thresholds.minimum_rows),
         );
     }
-    let Some(pearson) = site.pearson else {
-        let reason = "Pearson is undefined: the reference's logits are constant in every row";
-        return (Outcome::Inconclusive, reason.to_owned());
+    let pearson = if judged == Site::Logits { site.pearson } else { site.centred_pearson };
+    let Some(pearson) = pearson else {
+        let reason = match judged {
+            Site::Logits => "Pearson is undefined: the reference's logits are constant in every row".to_owned(),
+            _ => format!("Pearson is undefined: the reference's {judged} is the same in every row of a prompt"),
+        };
+        return (Outcome::Inconclusive, reason);
     };
     if pearson.n < thresholds.minimum_rows {
         let reason = format!("Pearson is defined in only {}, {} needed", rows(pearson.n), thresholds.minimum_rows);
         return (Outcome::Inconclusive, reason);
     }
-    let (outcome, reason) = judge_numbers(&pearson, logits, thresholds);
+    let top1 = site.logits.as_ref().map(|logits| &logits.top1);
+    let (outcome, reason) = judge_numbers(judged, &pearson, top1, thresholds);
     let total = compared + coverage.rows_missing + coverage.rows_other_token + coverage.rows_reference_not_finite;
     let share = (total > compared).then(|| format!(" ({compared} of {} compared)", rows(total)));
     (outcome, reason + &share.unwrap_or_default())
 }
 
-fn judge_numbers(pearson: &Summary, logits: &LogitsResult, thresholds: &Thresholds) -> (Outcome, String) {
+fn judge_numbers(judged: Site, pearson: &Summary, top1: Option<&Rate>, thresholds: &Thresholds) -> (Outcome, String) {
     let mean = pearson.mean;
-    let too_low = |limit: f64| {
-        format!("mean logits Pearson {} is below {}", below(mean, limit, PEARSON_DECIMALS), threshold(limit))
-    };
+    let name = if judged == Site::Logits { "logits Pearson" } else { "centred Pearson" };
+    let too_low =
+        |limit: f64| format!("mean {name} {} is below {}", below(mean, limit, PEARSON_DECIMALS), threshold(limit));
     if mean < thresholds.broken_pearson {
         return (Outcome::Broken, too_low(thresholds.broken_pearson));
     }
-    let rate = logits.top1.rate.unwrap_or(0.0);
     let low_pearson = (mean < thresholds.faithful_pearson).then(|| too_low(thresholds.faithful_pearson));
-    let low_top1 = (rate < thresholds.faithful_top1).then(|| {
+    let rate = top1.map(|top1| top1.rate.unwrap_or(0.0));
+    let low_top1 = rate.filter(|rate| *rate < thresholds.faithful_top1).map(|rate| {
         let limit = thresholds.faithful_top1;
         format!("top-1 {} is below {}", below(rate, limit, RATE_DECIMALS), threshold(limit))
     });
     let low: Vec<String> = low_pearson.into_iter().chain(low_top1).collect();
-    if low.is_empty() {
-        (Outcome::Faithful, passing(mean, rate, logits.top1.ties))
-    } else {
-        (Outcome::Degraded, low.join(" and "))
+    match (low.is_empty(), top1) {
+        (false, _) => (Outcome::Degraded, low.join(" and ")),
+        (true, Some(top1)) => (Outcome::Faithful, passing(mean, rate.unwrap_or(0.0), top1.ties)),
+        (true, None) => (Outcome::Faithful, format!("centred Pearson {}", near_one(mean, PEARSON_DECIMALS))),
     }
+}
+
+/// An encoder's one row a prompt follows from its token rows; where it does not, sound token rows are no pass.
+fn with_pooled(of_rows: (Outcome, String), pooled: &SiteResult, thresholds: &Thresholds) -> (Outcome, String) {
+    let (outcome, reason) = of_rows;
+    let count = pooled.rows;
+    if pooled.non_finite_rows > 0 {
+        let bad = pooled.non_finite_rows;
+        return (Outcome::Broken, format!("{bad} of {count} pooled rows hold a NaN or an infinity; {reason}"));
+    }
+    let Some(mean) = pooled.pearson.map(|pearson| pearson.mean) else { return (outcome, reason) };
+    let (found, limit) = match mean {
+        _ if mean < thresholds.broken_pearson => (Outcome::Broken, thresholds.broken_pearson),
+        _ if mean < thresholds.faithful_pearson => (Outcome::Degraded, thresholds.faithful_pearson),
+        _ => return (outcome, reason),
+    };
+    // Few rows prove no fault, but they forbid a pass.
+    let (found, few) = match count < thresholds.minimum_rows {
+        true => (Outcome::Inconclusive, format!(" in only {}", rows(count))),
+        false => (found, String::new()),
+    };
+    if found <= outcome {
+        return (outcome, reason);
+    }
+    let low = format!("mean pooled Pearson {} is below {}", below(mean, limit, PEARSON_DECIMALS), threshold(limit));
+    (found, format!("{low}{few}; {reason}"))
 }
 
 fn passing(pearson: f64, rate: f64, ties: usize) -> String {
@@ -82,20 +126,19 @@ fn passing(pearson: f64, rate: f64, ties: usize) -> String {
     format!("Pearson {}, top-1 {}{ties}", near_one(pearson, PEARSON_DECIMALS), near_one(rate, RATE_DECIMALS))
 }
 
-fn why_no_logits(prompts: &[&ScopeComparison]) -> String {
-    let difference = prompts.iter().find_map(|prompt| prompt.incomparable.get(&Site::Logits));
-    let missing = || prompts.iter().any(|prompt| prompt.in_device && prompt.sites_missing.contains(&Site::Logits));
+fn why_none(judged: Site, prompts: &[&ScopeComparison]) -> String {
+    let difference = prompts.iter().find_map(|prompt| prompt.incomparable.get(&judged));
+    let missing = || prompts.iter().any(|prompt| prompt.in_device && prompt.sites_missing.contains(&judged));
     match difference {
-        Some(difference) => format!("the logits cannot be compared: {difference}"),
-        None if missing() => "the arm holds no logits".to_owned(),
-        None => "the reference holds no logits".to_owned(),
+        Some(difference) => format!("the {judged} cannot be compared: {difference}"),
+        None if missing() => format!("the arm holds no {judged}"),
+        None => format!("the reference holds no {judged}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fidelity_verdict::Rate;
 
     fn numbers(pearson: f64, agree: usize, ties: usize, flips: usize) -> (Outcome, String) {
         let n = agree + ties + flips;
@@ -109,15 +152,7 @@ mod tests {
             rate_strict: Some(agree as f64 / n as f64),
             interval: None,
         };
-        let logits = LogitsResult {
-            kl: None,
-            top1: rate,
-            top5: Rate::default(),
-            rank: None,
-            delta_log_prob: None,
-            perplexity_ratio: None,
-        };
-        judge_numbers(&summary, &logits, &Thresholds::compiled_in())
+        judge_numbers(Site::Logits, &summary, Some(&rate), &Thresholds::compiled_in())
     }
 
     fn says(found: (Outcome, String), outcome: Outcome, reason: &str) {

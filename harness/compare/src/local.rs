@@ -29,7 +29,7 @@ pub(crate) fn local_errors(device: &ScopeTrace, local: &ScopeTrace, pairs: &[Pai
     };
     let blocks = local.sites.iter().filter_map(|(site, tensor)| match site {
         Site::Block(block, BlockSite::ResidPost) => Some((*block, block_errors(*block, tensor)?)),
-        Site::Embed | Site::Block(..) | Site::FinalNorm | Site::Logits => None,
+        Site::Embed | Site::Block(..) | Site::FinalNorm | Site::Logits | Site::Pooled => None,
     });
     blocks.collect()
 }

@@ -30,17 +30,28 @@ pub(crate) struct Matching {
     pub(crate) other_token: usize,
 }
 
-/// Matches rows by position. In a `causal` scope a row depends on every token before it, so after the first position that
-/// was fed another token no later row is of the same input. Of several rows at one position the first counts.
-pub(crate) fn match_rows(reference: &ScopeTrace, device: &ScopeTrace, causal: bool) -> Matching {
+/// Which tokens a row depends on: after one that is another in the arm, no row that depends on it is of the same input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependence {
+    /// Its own and those before: a causal scope.
+    Earlier,
+    /// All: an encoder.
+    All,
+    /// Its own.
+    Own,
+}
+
+/// Matches rows by position. Of several rows at one position the first counts.
+pub(crate) fn match_rows(reference: &ScopeTrace, device: &ScopeTrace, dependence: Dependence) -> Matching {
     let (reference, device) = (rows_by_position(reference), rows_by_position(device));
     let mut matching = Matching::default();
-    let mut parted = false;
+    let other = |(position, row): (&u32, &Row)| device.get(position).is_some_and(|its| its.token_id != row.token_id);
+    let mut parted = dependence == Dependence::All && reference.iter().any(other);
     for (position, row) in &reference {
         match device.get(position) {
             None => matching.missing += 1,
-            Some(other) if other.token_id != row.token_id || (causal && parted) => {
-                parted = true;
+            Some(other) if other.token_id != row.token_id || parted => {
+                parted = dependence != Dependence::Own;
                 matching.other_token += 1;
             }
             Some(other) => matching.pairs.push(Pair {
@@ -76,6 +87,7 @@ pub(crate) fn rows_by_position(scope: &ScopeTrace) -> BTreeMap<u32, Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Dependence::{All, Earlier, Own};
 
     fn scope(rows: &[(u32, u32)]) -> ScopeTrace {
         let (positions, token_ids) = rows.iter().copied().unzip();
@@ -84,7 +96,7 @@ mod tests {
 
     #[test]
     fn rows_meet_by_position_in_any_order() {
-        let matching = match_rows(&scope(&[(0, 7), (1, 8), (2, 9)]), &scope(&[(2, 9), (0, 7), (5, 1)]), true);
+        let matching = match_rows(&scope(&[(0, 7), (1, 8), (2, 9)]), &scope(&[(2, 9), (0, 7), (5, 1)]), Earlier);
         let met: Vec<_> = matching.pairs.iter().map(|pair| (pair.position, pair.reference, pair.device)).collect();
         assert_eq!(met, [(0, 0, 1), (2, 2, 0)]);
         assert_eq!((matching.missing, matching.other_token), (1, 0));
@@ -93,29 +105,32 @@ mod tests {
 
     #[test]
     fn another_token_is_not_the_same_row() {
-        let matching = match_rows(&scope(&[(0, 7), (1, 8)]), &scope(&[(0, 7), (1, 9)]), true);
+        let matching = match_rows(&scope(&[(0, 7), (1, 8)]), &scope(&[(0, 7), (1, 9)]), Earlier);
         assert_eq!((matching.pairs.len(), matching.missing, matching.other_token), (1, 0, 1));
     }
 
     #[test]
     fn the_first_of_two_rows_at_a_position_counts() {
-        let matching = match_rows(&scope(&[(3, 7), (3, 8)]), &scope(&[(3, 7), (3, 8)]), true);
+        let matching = match_rows(&scope(&[(3, 7), (3, 8)]), &scope(&[(3, 7), (3, 8)]), Earlier);
         assert_eq!(matching.pairs.len(), 1);
         assert_eq!((matching.pairs[0].reference, matching.pairs[0].device), (0, 0));
     }
 
     #[test]
     fn nothing_matches_nothing() {
-        assert_eq!(match_rows(&scope(&[]), &scope(&[]), true), Matching::default());
-        assert_eq!(match_rows(&scope(&[(u32::MAX, 1)]), &scope(&[(u32::MAX, 1)]), true).pairs.len(), 1);
+        assert_eq!(match_rows(&scope(&[]), &scope(&[]), Earlier), Matching::default());
+        assert_eq!(match_rows(&scope(&[(u32::MAX, 1)]), &scope(&[(u32::MAX, 1)]), Earlier).pairs.len(), 1);
     }
 
     #[test]
-    fn after_another_token_no_later_row_of_a_causal_scope_is_of_the_same_input() {
+    fn after_another_token_no_row_that_depends_on_it_is_of_the_same_input() {
         let (reference, device) = (scope(&[(0, 7), (1, 8), (2, 9)]), scope(&[(0, 7), (1, 6), (2, 9)]));
-        let causal = match_rows(&reference, &device, true);
-        assert_eq!((causal.pairs.len(), causal.other_token), (1, 2));
-        let alone = match_rows(&reference, &device, false);
-        assert_eq!((alone.pairs.len(), alone.other_token), (2, 1));
+        let matched = |dependence| {
+            let matching = match_rows(&reference, &device, dependence);
+            (matching.pairs.len(), matching.other_token)
+        };
+        assert_eq!(matched(Earlier), (1, 2));
+        assert_eq!(matched(Own), (2, 1));
+        assert_eq!(matched(All), (0, 3), "an encoder's rows depend on later tokens too");
     }
 }

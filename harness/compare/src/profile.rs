@@ -9,7 +9,8 @@ use crate::{numbers::rounded, prompt::ScopeComparison, summary::median};
 
 /// The profile over all prompts, rounded; positions are those at which any site was compared.
 pub(crate) fn profile(prompts: &[&ScopeComparison]) -> Profile {
-    let rows = || prompts.iter().flat_map(|prompt| &prompt.sites);
+    // A row of a whole prompt is at no position.
+    let rows = || prompts.iter().flat_map(|prompt| &prompt.sites).filter(|(site, _)| !site.is_per_prompt());
     let positions: BTreeSet<u32> = rows().flat_map(|(_, rows)| rows).map(|row| row.position).collect();
     let mut errors: BTreeMap<Site, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
     for (site, rows) in rows() {

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fidelity_trace::{BlockSite, PromptTrace, Scope, ScopeTrace, Site, Tensor};
+use fidelity_trace::{BlockSite, Network, PromptTrace, Scope, ScopeTrace, Site, Tensor};
 use fidelity_verdict::Agreement;
 
 use crate::{
     agreement::{self, Grid},
     local::local_errors,
     logits::{self, LogitsRow},
-    matching::{Matching, Pair, match_rows},
+    matching::{Dependence, Matching, Pair, match_rows},
     row::{self, Measured, RowMetrics},
 };
 
@@ -20,6 +20,8 @@ pub struct PromptSettings<'a> {
     pub noise_floor: &'a BTreeMap<String, f64>,
     /// The step of the arm's logit grid, one entry a shard.
     pub logits_step: Option<&'a [f64]>,
+    /// What kind of network the reference says it is.
+    pub network: Network,
 }
 
 /// The measurements of one prompt, a few numbers a row. The default is a prompt that was not computed.
@@ -33,7 +35,7 @@ pub struct PromptComparison {
 pub(crate) struct ScopeComparison {
     /// The arm holds this scope.
     pub(crate) in_device: bool,
-    /// Positions of the reference whose logits the arm does not have.
+    /// Positions of the reference whose judged rows the arm does not have.
     pub(crate) rows_missing: usize,
     /// Positions at which the two were fed different tokens.
     pub(crate) rows_other_token: usize,
@@ -41,6 +43,8 @@ pub(crate) struct ScopeComparison {
     pub(crate) sites: BTreeMap<Site, Vec<SiteRow>>,
     /// What is measured on logits only, row for row with `sites[Logits]`.
     pub(crate) logits: Vec<LogitsRow>,
+    /// Centred Pearson of an encoder's judged rows, row for row with `sites[FinalNorm]`; absent where not defined.
+    pub(crate) centred: Vec<Option<f64>>,
     /// Rows not compared because the reference is not finite there, by site.
     pub(crate) reference_not_finite: BTreeMap<Site, usize>,
     /// Sites that only the reference holds.
@@ -93,7 +97,13 @@ fn compare_scope(
 ) -> ScopeComparison {
     let absent = ScopeTrace::default();
     let (in_device, reference, device) = (device.is_some(), reference.unwrap_or(&absent), device.unwrap_or(&absent));
-    let Matching { pairs, missing, other_token } = match_rows(reference, device, scope != Scope::TbtSelf);
+    let dependence = match (settings.network, scope) {
+        (Network::Encoder, _) => Dependence::All,
+        (Network::Decoder, Scope::TbtSelf) => Dependence::Own,
+        (Network::Decoder, _) => Dependence::Earlier,
+    };
+    let Matching { pairs, missing, other_token } = match_rows(reference, device, dependence);
+    let judged = settings.network.judged_site();
     let mut comparison = ScopeComparison {
         in_device,
         rows_missing: missing,
@@ -110,7 +120,11 @@ fn compare_scope(
                 comparison.incomparable.insert(*site, difference);
             }
             Some((found, None)) => {
-                let rows = comparison.measure_site(*site, expected, found, &pairs);
+                let of_prompt = site.is_per_prompt().then(|| pairs.last().map(of_whole_prompt)).map(Vec::from_iter);
+                let rows = comparison.measure_site(*site, expected, found, of_prompt.as_ref().unwrap_or(&pairs));
+                if *site == Site::FinalNorm && *site == judged {
+                    comparison.centred = centred(expected, found, &rows);
+                }
                 if *site == Site::Logits {
                     let noise = Noise { by_row: reference.logits_noise.as_deref(), floor: settings.noise_floor };
                     let row = |row: &_| logits_row(expected, found, row, noise, Grid::new(settings.logits_step));
@@ -119,7 +133,7 @@ fn compare_scope(
             }
         }
     }
-    if reference.sites.contains_key(&Site::Logits) && !comparison.sites.contains_key(&Site::Logits) {
+    if reference.sites.contains_key(&judged) && !comparison.sites.contains_key(&judged) {
         comparison.rows_missing += pairs.len();
     }
     comparison
@@ -150,6 +164,21 @@ impl ScopeComparison {
         self.sites.insert(site, kept.collect());
         rows
     }
+}
+
+/// The one row that a prompt has of a site; it stands at the prompt's last position.
+fn of_whole_prompt(last: &Pair) -> Pair {
+    Pair { reference: 0, device: 0, next_token: None, ..*last }
+}
+
+/// Pearson of each row less the reference's mean row: what all rows of a prompt have in common says nothing about any of them,
+/// and in an encoder it can be most of a row.
+fn centred(reference: &Tensor, device: &Tensor, rows: &[(&Pair, Option<RowMetrics>)]) -> Vec<Option<f64>> {
+    let centre = row::mean_row((0..reference.rows()).map(|index| reference.row(index)), reference.row_len());
+    let of_row = |(pair, metrics): &(&Pair, Option<RowMetrics>)| {
+        metrics.and_then(|_| row::centred_pearson(reference.row(pair.reference), device.row(pair.device), &centre))
+    };
+    rows.iter().map(of_row).collect()
 }
 
 /// How the rows of a site differ in shape between the arms, if they do. Rows are never trimmed to fit.

@@ -47,6 +47,26 @@ pub(crate) fn measure(reference: &[f32], device: &[f32]) -> Measured {
     }
 }
 
+/// Pearson correlation of two finite rows less `centre`; absent when the reference's row then is constant.
+pub(crate) fn centred_pearson(reference: &[f32], device: &[f32], centre: &[f64]) -> Option<f64> {
+    let less = |row: &[f32]| row.iter().zip(centre).map(|(x, mean)| (f64::from(*x) - mean) as f32).collect::<Vec<_>>();
+    match measure(&less(reference), &less(device)) {
+        Measured::Finite(metrics) => metrics.pearson,
+        Measured::ReferenceNotFinite | Measured::DeviceNotFinite => None,
+    }
+}
+
+/// The mean of the finite rows; all 0 when there are none.
+pub(crate) fn mean_row<'a>(rows: impl Iterator<Item = &'a [f32]>, width: usize) -> Vec<f64> {
+    let (mut sum, mut count) = (vec![0.0; width], 0.0);
+    for row in rows.filter(|row| row.iter().all(|value| value.is_finite())) {
+        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+        count += 1.0;
+    }
+    sum.iter_mut().for_each(|sum| *sum /= f64::max(count, 1.0));
+    sum
+}
+
 /// ‖row‖₂.
 pub(crate) fn norm(row: &[f32]) -> f64 {
     row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()

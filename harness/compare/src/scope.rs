@@ -23,25 +23,31 @@ pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resa
     let compared: BTreeSet<Site> = prompts.iter().flat_map(|prompt| prompt.sites.keys()).copied().collect();
     let conclude = |site: Site| (site, conclude_site(site, prompts, resamples));
     let sites: BTreeMap<Site, SiteResult> = compared.into_iter().map(conclude).collect();
+    let judged_site = header.network.judged_site();
     let coverage = coverage(header, prompts, &sites);
-    let judged = judge(sites.get(&Site::Logits), &coverage, prompts, &header.thresholds);
-    let (verdict, reason) = only_if_finite(judged, &sites);
+    let judged = judge(judged_site, &sites, &coverage, prompts, &header.thresholds);
+    let (verdict, reason) = only_if_finite(judged, judged_site, &sites);
     let bad = first_bad_site(&sites, &header.noise_floor, &header.thresholds);
     ScopeResult {
         verdict,
         reason,
+        judged_site,
         first_bad_site: bad.as_ref().map(|bad| bad.site),
         first_bad_site_detail: bad,
         coverage,
         blocks: blocks(&sites, prompts),
         profile: profile(prompts),
-        rows: rows(prompts),
+        rows: rows(prompts, judged_site),
         sites,
     }
 }
 
 /// Sound logits behind a residual stream of NaNs are not of one computation: that is no pass.
-fn only_if_finite((verdict, reason): (Outcome, String), sites: &BTreeMap<Site, SiteResult>) -> (Outcome, String) {
+fn only_if_finite(
+    (verdict, reason): (Outcome, String),
+    judged: Site,
+    sites: &BTreeMap<Site, SiteResult>,
+) -> (Outcome, String) {
     let bad = sites.iter().find(|(_, result)| result.non_finite_rows > 0);
     match bad.filter(|_| verdict == Outcome::Faithful) {
         None => (verdict, reason),
@@ -49,14 +55,15 @@ fn only_if_finite((verdict, reason): (Outcome, String), sites: &BTreeMap<Site, S
             let count = result.non_finite_rows;
             (
                 Outcome::Inconclusive,
-                format!("{site} holds a NaN or an infinity in {count} rows, though logits do not: {reason}"),
+                format!("{site} holds a NaN or an infinity in {count} rows, though {judged} does not: {reason}"),
             )
         }
     }
 }
 
 fn coverage(header: &Header, prompts: &[&ScopeComparison], sites: &BTreeMap<Site, SiteResult>) -> Coverage {
-    let sum = |count: fn(&ScopeComparison) -> usize| prompts.iter().map(|prompt| count(prompt)).sum();
+    let judged = header.network.judged_site();
+    let sum = |count: &dyn Fn(&ScopeComparison) -> usize| prompts.iter().map(|prompt| count(prompt)).sum();
     let only_in_reference: BTreeSet<Site> = prompts
         .iter()
         .flat_map(|prompt| prompt.sites_missing.iter().chain(prompt.incomparable.keys()))
@@ -64,11 +71,11 @@ fn coverage(header: &Header, prompts: &[&ScopeComparison], sites: &BTreeMap<Site
         .copied()
         .collect();
     Coverage {
-        rows_compared: sum(|prompt| prompt.logits.len()),
-        rows_missing: sum(|prompt| prompt.rows_missing),
-        rows_other_token: sum(|prompt| prompt.rows_other_token),
-        rows_reference_not_finite: sum(|prompt| prompt.reference_not_finite.get(&Site::Logits).copied().unwrap_or(0)),
-        prompts_compared: prompts.iter().filter(|prompt| !prompt.logits.is_empty()).count(),
+        rows_compared: sum(&|prompt| rows_of(prompt, judged).len()),
+        rows_missing: sum(&|prompt| prompt.rows_missing),
+        rows_other_token: sum(&|prompt| prompt.rows_other_token),
+        rows_reference_not_finite: sum(&|prompt| prompt.reference_not_finite.get(&judged).copied().unwrap_or(0)),
+        prompts_compared: prompts.iter().filter(|prompt| !rows_of(prompt, judged).is_empty()).count(),
         prompts_missing: header.prompts.iter().filter(|prompt| prompt.status != Status::Ok).count(),
         sites_compared: sites.len(),
         sites_missing: only_in_reference.len(),
@@ -85,20 +92,23 @@ fn blocks(sites: &BTreeMap<Site, SiteResult>, prompts: &[&ScopeComparison]) -> V
             let cumulative = result.relative_l2.map(|summary| summary.p50);
             Some(BlockError { block: *block, cumulative, local: local(*block) })
         }
-        Site::Embed | Site::Block(..) | Site::FinalNorm | Site::Logits => None,
+        Site::Embed | Site::Block(..) | Site::FinalNorm | Site::Logits | Site::Pooled => None,
     };
     sites.iter().filter_map(of_block).collect()
 }
 
-fn rows(prompts: &[&ScopeComparison]) -> Vec<RowResult> {
+fn rows(prompts: &[&ScopeComparison], judged: Site) -> Vec<RowResult> {
     let of_prompt = |(prompt, comparison): (usize, &&ScopeComparison)| -> Vec<RowResult> {
-        let pairs = rows_of(comparison, Site::Logits).iter().zip(&comparison.logits);
-        pairs.map(|(row, logits)| row_result(prompt, row, logits)).collect()
+        let ScopeComparison { logits, centred, .. } = comparison;
+        let rows = rows_of(comparison, judged).iter().enumerate();
+        let of_row = |(index, row)| row_result(prompt, row, logits.get(index), centred.get(index).copied().flatten());
+        rows.map(of_row).collect()
     };
     prompts.iter().enumerate().flat_map(of_prompt).collect()
 }
 
-fn row_result(prompt: usize, row: &SiteRow, logits: &LogitsRow) -> RowResult {
+fn row_result(prompt: usize, row: &SiteRow, logits: Option<&LogitsRow>, centred: Option<f64>) -> RowResult {
+    let metrics = logits.and_then(|logits| logits.metrics);
     RowResult {
         prompt,
         position: row.position,
@@ -106,15 +116,16 @@ fn row_result(prompt: usize, row: &SiteRow, logits: &LogitsRow) -> RowResult {
         finite: row.metrics.is_some(),
         cosine: row.metrics.and_then(|row| row.cosine).map(rounded_near_one),
         pearson: row.metrics.and_then(|row| row.pearson).map(rounded_near_one),
+        centred_pearson: centred.map(rounded_near_one),
         relative_l2: row.metrics.and_then(|row| row.relative_l2).map(rounded),
         nmse: row.metrics.and_then(|row| row.nmse).map(rounded),
         max_abs: row.metrics.map(|row| rounded(row.max_abs)),
-        kl: logits.metrics.map(|row| rounded(row.kl)),
-        top1: logits.top1,
-        top5: logits.top5,
-        reference_choice: logits.reference_choice,
-        device_choice: logits.metrics.map(|row| row.device_choice),
-        rank: logits.metrics.map(|row| row.rank),
-        delta_log_prob: logits.metrics.map(|row| rounded(row.delta_log_prob)),
+        kl: metrics.map(|row| rounded(row.kl)),
+        top1: logits.map(|logits| logits.top1),
+        top5: logits.map(|logits| logits.top5),
+        reference_choice: logits.map(|logits| logits.reference_choice),
+        device_choice: metrics.map(|row| row.device_choice),
+        rank: metrics.map(|row| row.rank),
+        delta_log_prob: metrics.map(|row| rounded(row.delta_log_prob)),
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn conclude_site(site: Site, prompts: &[&ScopeComparison], resamples:
         exact_rows: count(|row| row.is_some_and(|row| row.exact)),
         cosine: summary(|row| row.cosine),
         pearson: summary(|row| row.pearson),
+        centred_pearson: (site == Site::FinalNorm).then(|| conclude_centred(prompts, resamples)).flatten(),
         relative_l2: summary(|row| row.relative_l2),
         nmse: summary(|row| row.nmse),
         sqnr_db: summary(|row| row.sqnr_db),
@@ -40,6 +41,12 @@ pub(crate) fn conclude_site(site: Site, prompts: &[&ScopeComparison], resamples:
 /// The compared rows of a site; none where the prompt does not have it.
 pub(crate) fn rows_of(prompt: &ScopeComparison, site: Site) -> &[SiteRow] {
     prompt.sites.get(&site).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Absent where nothing was centred, as in a decoder.
+fn conclude_centred(prompts: &[&ScopeComparison], resamples: &Resamples) -> Option<Summary> {
+    let defined = |prompt: &&ScopeComparison| prompt.centred.iter().copied().flatten().collect();
+    summarise(&prompts.iter().map(defined).collect::<Vec<_>>(), resamples)
 }
 
 fn conclude_logits(prompts: &[&ScopeComparison], resamples: &Resamples) -> LogitsResult {

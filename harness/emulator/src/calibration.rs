@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
-use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part, Wiring};
 use fidelity_trace::{Site, hex, in_parallel};
 use sha2::{Digest, Sha256};
 
@@ -51,7 +51,8 @@ pub fn calibrate(decoder: &Decoder, prompts: &[Vec<u32>], jobs: usize) -> Result
         let token_ids = prompts[index].as_slice();
         let mut seen = Ranges::default();
         let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
-        let chunk = Chunk { token_ids, positions: &positions, visibility: Visibility::Causal };
+        let visibility = decoder.architecture().visibility(token_ids.len());
+        let chunk = Chunk { token_ids, positions: &positions, visibility };
         decoder.forward(&chunk, None, &Wiring::default(), &mut seen)?;
         Ok::<_, candle_core::Error>(seen)
     })?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_references::{
-    Checkpoint, CheckpointError, Decoder, Instrument, Part, TOGETHER, WeightKind, Wiring, run_scopes,
+    Architecture, Checkpoint, CheckpointError, Decoder, Instrument, Part, TOGETHER, WeightKind, Wiring, run_scopes,
 };
 use fidelity_trace::{Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
@@ -60,7 +60,7 @@ impl Emulator {
         ranges: &Ranges,
         calibration: &str,
     ) -> std::result::Result<Self, EmulatorError> {
-        let grids = grids(&recipe, ranges, checkpoint.architecture().blocks as u32)?;
+        let grids = grids(&recipe, ranges, checkpoint.architecture())?;
         let bits = recipe.precision.weight_bits;
         let decoder = checkpoint.decoder(&|kind, tensor| quantised_weight(kind, tensor, bits))?;
         Ok(Self {
@@ -117,9 +117,9 @@ impl Emulator {
     }
 }
 
-fn grids(recipe: &Recipe, ranges: &Ranges, blocks: u32) -> std::result::Result<Grids, EmulatorError> {
+fn grids(recipe: &Recipe, ranges: &Ranges, architecture: &Architecture) -> std::result::Result<Grids, EmulatorError> {
     let mut grids = BTreeMap::new();
-    for site in Site::all(blocks) {
+    for site in architecture.sites() {
         let Some(bits) = recipe.activation_bits(site) else { continue };
         match ranges.get(site) {
             Some((min, max)) if min.is_finite() && max.is_finite() => {

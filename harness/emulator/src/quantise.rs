@@ -1,6 +1,10 @@
 //! Quantise and back: the value stays a float32, but one that the grid holds.
 
 use candle_core::{Result, Tensor};
+use rayon::prelude::*;
+
+/// Values a task quantises at a time.
+const CHUNK: usize = 1 << 14;
 
 /// The uniform grid of an asymmetric per-tensor quantisation: x ≈ (q − zero) · step with q in 0..=levels
 /// (Jacob et al. 2018). The zero point is an integer, so that 0 is on the grid.
@@ -37,9 +41,7 @@ impl Grid {
     /// Out of memory.
     pub fn apply(&self, tensor: &Tensor) -> Result<Tensor> {
         let mut values = tensor.flatten_all()?.to_vec1::<f32>()?;
-        for value in &mut values {
-            *value = self.nearest(*value);
-        }
+        values.par_chunks_mut(CHUNK).for_each(|chunk| chunk.iter_mut().for_each(|value| *value = self.nearest(*value)));
         Tensor::from_vec(values, tensor.shape(), tensor.device())
     }
 }
@@ -53,13 +55,13 @@ pub fn quantise_rows(weight: &Tensor, bits: u32) -> Result<Tensor> {
     let (_, inputs) = weight.dims2()?;
     let levels = ((1_u32 << (bits - 1)) - 1) as f32;
     let mut values = weight.flatten_all()?.to_vec1::<f32>()?;
-    for row in values.chunks_mut(inputs) {
+    values.par_chunks_mut(inputs.max(1)).for_each(|row| {
         let largest = row.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
         if largest > 0.0 {
             let step = largest / levels;
             row.iter_mut().for_each(|value| *value = (*value / step).round_ties_even() * step);
         }
-    }
+    });
     Tensor::from_vec(values, weight.shape(), weight.device())
 }
 

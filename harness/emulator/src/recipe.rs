@@ -99,11 +99,11 @@ impl Recipe {
     }
 
     /// Bits of the activation at a site; `None` where the value is not quantised there. The embedding's rows are uint16 codes
-    /// already, as the run time feeds them.
+    /// already, as the run time feeds them; an encoder's token rows are made into one on the host.
     #[must_use]
     pub const fn activation_bits(&self, site: Site) -> Option<u32> {
         match site {
-            Site::Embed => None,
+            Site::Embed | Site::Pooled => None,
             Site::Block(..) | Site::FinalNorm | Site::Logits => Some(self.precision.activation_bits),
         }
     }

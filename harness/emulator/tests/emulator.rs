@@ -1,10 +1,10 @@
 //! The emulator on the demo checkpoint.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use fidelity_emulator::{Emulator, Ranges, Recipe, calibrate};
 use fidelity_references::{Checkpoint, Decoder};
-use fidelity_trace::{Capture, Fault, Intervention, Request, Scope, Site, Subject, Taps};
+use fidelity_trace::{BlockSite, Capture, Fault, Intervention, Request, Scope, Site, Subject, Taps};
 
 const PROMPT: [u32; 12] = [0, 40, 77, 130, 9, 201, 33, 64, 300, 411, 58, 12];
 
@@ -89,4 +89,42 @@ fn everything_done_to_the_computation_is_stamped() {
     assert_eq!(kinds, [("emulation", "quantisation"), ("intervention", "mask_repeated")]);
     assert_eq!(deviations[0].parameters["calibration"], "test");
     assert_eq!(deviations[1].parameters["block"], 1);
+}
+
+/// A checkpoint without a tokenizer, and its ranges.
+fn golden(name: &str) -> (Checkpoint, Ranges) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../references/tests/goldens").join(name);
+    let checkpoint = Checkpoint::open(&folder, name).expect("supported");
+    let prompts = [vec![0, 50, 60, 70, 80, 90, 100], PROMPT.map(|id| id % 320).to_vec()];
+    let ranges = calibrate(&float32(&checkpoint), &prompts, 2).expect("computes");
+    (checkpoint, ranges)
+}
+
+#[test]
+fn an_encoder_is_quantised_at_every_site_but_those_of_the_host() {
+    let (checkpoint, ranges) = golden("bert");
+    let recipe = Recipe::parse("quantization_param({*}, precision_mode=a8_w8)", "a8w8", "test.alls").expect("valid");
+    let emulator = Emulator::quantised(&checkpoint, recipe, &ranges, "test").expect("finite ranges");
+    assert_eq!(emulator.logits_step(), None);
+    let token_ids = PROMPT.map(|id| id % 320);
+    let mut capture = Capture::new(Taps::All);
+    let request = Request { token_ids: &token_ids, scopes: &[Scope::Base], continuation: Some(&[]), new_tokens: 0 };
+    emulator.run(&[request], std::slice::from_mut(&mut capture)).expect("computes");
+    let sites = &capture.scopes[&Scope::Base].sites;
+    assert_eq!(sites.keys().copied().collect::<Vec<_>>(), checkpoint.architecture().sites().collect::<Vec<_>>());
+    for (site, tensor) in sites {
+        let levels: BTreeSet<u32> = tensor.values.iter().map(|value| value.to_bits()).collect();
+        let on_the_host = matches!(site, Site::Embed | Site::Pooled);
+        assert!(on_the_host || levels.len() <= 256, "{site}: {} levels", levels.len());
+    }
+    // The sum before the last norm has a grid of its own: outliers live there.
+    let sum = Site::Block(0, BlockSite::ResidSum);
+    assert!(ranges.get(sum).is_some_and(|(min, max)| min < 0.0 && max > 0.0));
+}
+
+#[test]
+fn a_network_without_a_gate_can_be_quantised() {
+    let (checkpoint, ranges) = golden("gpt2");
+    let recipe = Recipe::parse("quantization_param({*}, precision_mode=a16_w8)", "a16w8", "test.alls").expect("valid");
+    assert!(Emulator::quantised(&checkpoint, recipe, &ranges, "test").is_ok());
 }

@@ -50,7 +50,7 @@ pub struct ScopeCapture {
     pub positions: Vec<u32>,
     /// Token fed at each row.
     pub token_ids: Vec<u32>,
-    /// Tensors by site; the first axis of each has one entry a row.
+    /// Tensors by site; the first axis of each has one entry a row, but of a site with one row a prompt just one.
     pub sites: BTreeMap<Site, Tensor>,
     /// max |Δ| over the vocabulary between these logits and the same in float64, per row.
     pub logits_noise: Option<Vec<f32>>,

@@ -22,7 +22,9 @@ mod write;
 pub use capture::{Capture, Rows, ScopeCapture, Tensor};
 pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
 pub use disk::{hex, write_atomically};
-pub use manifest::{Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, PromptRecord, Status, VERSION};
+pub use manifest::{
+    Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, PromptRecord, Status, VERSION,
+};
 pub use names::nearest;
 pub use parallel::in_parallel;
 pub use prompts::{Prompt, PromptError, parse_prompts, prompts_from_texts};

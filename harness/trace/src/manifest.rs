@@ -5,12 +5,38 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Deviation, Scope};
+use crate::{Deviation, Scope, Site};
 
 /// The value of `format`.
 pub const FORMAT: &str = "fidelity-trace";
 /// The format version this crate writes and reads.
 pub const VERSION: u32 = 1;
+
+/// What kind of network a checkpoint is, which decides what is compared and judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// A position sees itself and those before it; a head gives logits, which are judged.
+    #[default]
+    Decoder,
+    /// Every position sees every other; there is no head, and what is judged is `final_norm`.
+    Encoder,
+}
+
+impl Network {
+    /// The site whose rows are judged.
+    #[must_use]
+    pub const fn judged_site(self) -> Site {
+        match self {
+            Self::Decoder => Site::Logits,
+            Self::Encoder => Site::FinalNorm,
+        }
+    }
+
+    const fn is_decoder(&self) -> bool {
+        matches!(self, Self::Decoder)
+    }
+}
 
 /// What kind of arm computed a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +168,9 @@ pub struct Manifest {
     /// Of which checkpoint.
     #[serde(default)]
     pub checkpoint: CheckpointIdentity,
+    /// What kind of network it is.
+    #[serde(default, skip_serializing_if = "Network::is_decoder")]
+    pub network: Network,
     /// What was done to the computation on purpose.
     #[serde(default)]
     pub deviations: Vec<Deviation>,
@@ -173,6 +202,7 @@ impl Manifest {
             version: VERSION,
             arm,
             checkpoint,
+            network: Network::default(),
             deviations: Vec::new(),
             environment: Map::new(),
             prompts: Vec::new(),

@@ -210,8 +210,12 @@ fn check_rows(path: &Path, prompt: &PromptTrace) -> Result<(), TraceError> {
             return Err(wrong(format!("{scope}/token_ids"), reason));
         }
         for (site, tensor) in &captured.sites {
-            if tensor.shape.len() < 2 || tensor.rows() != rows {
-                let reason = format!("shape {:?}, expected {rows} rows first, as in `{scope}/positions`", tensor.shape);
+            let expected = if site.is_per_prompt() { 1 } else { rows };
+            if tensor.shape.len() < 2 || tensor.rows() != expected {
+                let reason = match site.is_per_prompt() {
+                    true => format!("shape {:?}, expected one row first: a prompt has one", tensor.shape),
+                    false => format!("shape {:?}, expected {rows} rows first, as in `{scope}/positions`", tensor.shape),
+                };
                 return Err(wrong(format!("{scope}/{site}"), reason));
             }
         }
@@ -239,5 +243,30 @@ fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, String> {
         Dtype::F16 => Ok(halves().map(|bytes| f16::from_le_bytes(bytes).to_f32()).collect()),
         Dtype::BF16 => Ok(halves().map(|bytes| bf16::from_le_bytes(bytes).to_f32()).collect()),
         other => Err(format!("dtype {other:?}, expected F32, F16 or BF16")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_has_one_pooled_row_whatever_its_length() {
+        let refusal = |rows: usize| {
+            let tensor = Tensor { shape: vec![rows, 2], values: vec![0.0; 2 * rows] };
+            let captured = ScopeTrace {
+                positions: vec![0, 1, 2],
+                token_ids: vec![7, 8, 9],
+                sites: [(Site::Pooled, tensor)].into(),
+                ..ScopeTrace::default()
+            };
+            let prompt = PromptTrace { scopes: [(Scope::Base, captured)].into() };
+            check_rows(Path::new("p.safetensors"), &prompt).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refusal(1), "");
+        for rows in [0, 2, 3] {
+            let found = refusal(rows);
+            assert!(found.contains("`base/pooled`") && found.contains("expected one row first"), "{found}");
+        }
     }
 }

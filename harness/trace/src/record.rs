@@ -1,11 +1,6 @@
 //! Running a subject over prompts into a trace.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
-};
-
-use crate::{Capture, Request, Scope, Status, Subject, Taps, TraceWriter, WriteError, in_parallel};
+use crate::{Capture, Request, Scope, Status, Subject, Taps, TraceWriter, WriteError};
 
 /// What to record of every prompt.
 pub struct Recording<'a> {
@@ -17,10 +12,8 @@ pub struct Recording<'a> {
     pub new_tokens: usize,
     /// The reference's greedy ids by prompt; `None` for the reference itself.
     pub continuations: Option<&'a [Vec<u32>]>,
-    /// How many groups of prompts to compute at a time.
-    pub jobs: usize,
-    /// Called when prompts are done (with the number done so far), from the thread that computed them.
-    pub on_prompt: &'a (dyn Fn(usize) + Sync),
+    /// Called when prompts are done, with the number done so far.
+    pub on_prompt: &'a dyn Fn(usize),
 }
 
 /// Runs every prompt of `writer`'s manifest that is not done yet and completes the trace. Prompts that fail are recorded as
@@ -31,37 +24,28 @@ pub struct Recording<'a> {
 ///
 /// # Errors
 /// The trace cannot be written.
-pub fn record(
-    subject: &(impl Subject + Sync),
-    recording: &Recording<'_>,
-    writer: TraceWriter,
-) -> Result<(), WriteError> {
+pub fn record(subject: &impl Subject, recording: &Recording<'_>, mut writer: TraceWriter) -> Result<(), WriteError> {
     let prompts = &writer.manifest().prompts;
     let indices: Vec<usize> = (0..prompts.len()).collect();
     let missing = |group: &&[usize]| group.iter().any(|index| prompts[*index].status != Status::Ok);
-    let groups: Vec<Vec<usize>> =
-        indices.chunks(subject.together().max(1)).filter(missing).map(<[usize]>::to_vec).collect();
-    let done = AtomicUsize::new(prompts.len() - groups.iter().map(Vec::len).sum::<usize>());
-    let writer = Mutex::new(writer);
-    in_parallel(groups.len(), recording.jobs, |index| {
-        let group = &groups[index];
-        record_group(subject, recording, &writer, group)?;
-        (recording.on_prompt)(done.fetch_add(group.len(), Ordering::Relaxed) + group.len());
-        Ok::<_, WriteError>(())
-    })?;
-    writer.into_inner().unwrap_or_else(PoisonError::into_inner).complete()
+    let groups: Vec<&[usize]> = indices.chunks(subject.together().max(1)).filter(missing).collect();
+    let mut done = prompts.len() - groups.iter().map(|group| group.len()).sum::<usize>();
+    for group in groups {
+        record_group(subject, recording, &mut writer, group)?;
+        done += group.len();
+        (recording.on_prompt)(done);
+    }
+    writer.complete()
 }
 
 fn record_group(
     subject: &impl Subject,
     recording: &Recording<'_>,
-    writer: &Mutex<TraceWriter>,
+    writer: &mut TraceWriter,
     group: &[usize],
 ) -> Result<(), WriteError> {
-    let token_ids: Vec<Vec<u32>> = {
-        let writer = locked(writer);
-        group.iter().map(|index| writer.manifest().prompts[*index].token_ids.clone()).collect()
-    };
+    let token_ids: Vec<Vec<u32>> =
+        group.iter().map(|index| writer.manifest().prompts[*index].token_ids.clone()).collect();
     let requests: Vec<_> = group
         .iter()
         .zip(&token_ids)
@@ -74,13 +58,8 @@ fn record_group(
         .collect();
     let mut captures = vec![Capture::new(recording.taps.clone()); group.len()];
     let outcome = subject.run(&requests, &mut captures);
-    let mut writer = locked(writer);
     group.iter().zip(&captures).try_for_each(|(index, capture)| match &outcome {
         Ok(()) => writer.finish_prompt(*index, capture),
         Err(error) => writer.fail_prompt(*index, error.to_string()),
     })
-}
-
-fn locked(writer: &Mutex<TraceWriter>) -> std::sync::MutexGuard<'_, TraceWriter> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }

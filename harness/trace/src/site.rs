@@ -1,4 +1,4 @@
-//! Sites: the named tensors of a decoder, in data-flow order.
+//! Sites: the named tensors of a network, in data-flow order.
 
 use std::{fmt, str::FromStr};
 
@@ -11,10 +11,12 @@ pub enum Site {
     Embed,
     /// A tensor inside block `0` (0-based).
     Block(u32, BlockSite),
-    /// Output of the last norm, `[position, hidden]`.
+    /// Output of the last norm, `[position, hidden]`: an encoder's last hidden state.
     FinalNorm,
-    /// Output of the head, `[position, vocabulary]`.
+    /// Output of the head, `[position, vocabulary]`; an encoder has none.
     Logits,
+    /// An encoder's token rows made into one, `[1, hidden]`: a sentence embedding. The only site without a row a position.
+    Pooled,
 }
 
 /// The sites of one block, in data-flow order.
@@ -36,9 +38,9 @@ pub enum BlockSite {
     Z,
     /// What attention adds to the residual stream, `[position, hidden]`.
     AttnOut,
-    /// Residual stream after attention, `[position, hidden]`.
+    /// Residual stream after attention, before any norm, `[position, hidden]`.
     ResidMid,
-    /// Normalised input of the MLP, `[position, hidden]`.
+    /// Normalised input of the MLP, `[position, hidden]`. Where norms stand after the sums, the residual stream goes on from it.
     MlpNorm,
     /// Gate projection before its activation, `[position, mlp]`.
     Gate,
@@ -48,13 +50,15 @@ pub enum BlockSite {
     Act,
     /// What the MLP adds to the residual stream, `[position, hidden]`.
     MlpOut,
+    /// Residual stream after the MLP, before its norm, `[position, hidden]`; only where norms stand after the sums.
+    ResidSum,
     /// Residual stream after the block, `[position, hidden]`.
     ResidPost,
 }
 
 impl BlockSite {
     /// Every site of a block, in data-flow order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::AttnNorm,
         Self::Q,
         Self::K,
@@ -69,6 +73,7 @@ impl BlockSite {
         Self::Up,
         Self::Act,
         Self::MlpOut,
+        Self::ResidSum,
         Self::ResidPost,
     ];
 
@@ -90,6 +95,7 @@ impl BlockSite {
             Self::Up => "up",
             Self::Act => "act",
             Self::MlpOut => "mlp_out",
+            Self::ResidSum => "resid_sum",
             Self::ResidPost => "resid_post",
         }
     }
@@ -110,7 +116,14 @@ impl Site {
             Self::Block(_, site) => site.name(),
             Self::FinalNorm => "final_norm",
             Self::Logits => "logits",
+            Self::Pooled => "pooled",
         }
+    }
+
+    /// Whether a prompt has one row of it, and not one a position.
+    #[must_use]
+    pub const fn is_per_prompt(self) -> bool {
+        matches!(self, Self::Pooled)
     }
 
     /// The block the site is in, if it is in one.
@@ -118,14 +131,14 @@ impl Site {
     pub const fn block(self) -> Option<u32> {
         match self {
             Self::Block(index, _) => Some(index),
-            Self::Embed | Self::FinalNorm | Self::Logits => None,
+            Self::Embed | Self::FinalNorm | Self::Logits | Self::Pooled => None,
         }
     }
 
-    /// Every site of a decoder with `blocks` blocks, in data-flow order.
+    /// Every site that a network of `blocks` blocks may have, in data-flow order.
     pub fn all(blocks: u32) -> impl Iterator<Item = Self> {
         let inner = (0..blocks).flat_map(|index| BlockSite::ALL.map(|site| Self::Block(index, site)).into_iter());
-        std::iter::once(Self::Embed).chain(inner).chain([Self::FinalNorm, Self::Logits])
+        std::iter::once(Self::Embed).chain(inner).chain([Self::FinalNorm, Self::Logits, Self::Pooled])
     }
 }
 
@@ -133,7 +146,7 @@ impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block(index, site) => f.pad(&format!("blocks.{index}.{}", site.name())),
-            Self::Embed | Self::FinalNorm | Self::Logits => f.pad(self.kind()),
+            Self::Embed | Self::FinalNorm | Self::Logits | Self::Pooled => f.pad(self.kind()),
         }
     }
 }
@@ -152,6 +165,7 @@ impl FromStr for Site {
             "embed" => Ok(Self::Embed),
             "final_norm" => Ok(Self::FinalNorm),
             "logits" => Ok(Self::Logits),
+            "pooled" => Ok(Self::Pooled),
             _ => {
                 let rest = text.strip_prefix("blocks.").ok_or_else(unknown)?;
                 let (index, name) = rest.split_once('.').ok_or_else(unknown)?;
@@ -184,7 +198,7 @@ mod tests {
     #[test]
     fn names_read_back_and_order_follows_the_data() {
         let sites: Vec<Site> = Site::all(3).collect();
-        assert_eq!(sites.len(), 3 * 15 + 3);
+        assert_eq!(sites.len(), 3 * 16 + 4);
         assert!(sites.is_sorted());
         for site in sites {
             assert_eq!(site.to_string().parse(), Ok(site));

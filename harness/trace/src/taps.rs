@@ -2,10 +2,10 @@
 
 use crate::{BlockSite, Site, nearest};
 
-/// A selection of sites. `logits` is always in it: without logits there is no verdict.
+/// A selection of sites. `logits` is always in it, since a decoder's logits are what is judged; [`Taps::with`] adds others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taps {
-    /// `embed`, every `resid_mid` and `resid_post`, `final_norm`, `logits`.
+    /// `embed`, every `resid_mid` and `resid_post`, `final_norm`, `logits`, `pooled`.
     Default,
     /// Every site.
     All,
@@ -66,7 +66,7 @@ impl Taps {
     #[must_use]
     pub fn includes(&self, site: Site) -> bool {
         let by_default = match site {
-            Site::Embed | Site::FinalNorm | Site::Logits => true,
+            Site::Embed | Site::FinalNorm | Site::Logits | Site::Pooled => true,
             Site::Block(_, inner) => matches!(inner, BlockSite::ResidMid | BlockSite::ResidPost),
         };
         match self {
@@ -74,6 +74,26 @@ impl Taps {
             Self::All => true,
             Self::List(taps) => site == Site::Logits || taps.iter().any(|tap| tap.matches(site)),
         }
+    }
+
+    /// The same and these sites.
+    #[must_use]
+    pub fn with(self, sites: &[Site]) -> Self {
+        match self {
+            Self::List(taps) => Self::List(taps.into_iter().chain(sites.iter().copied().map(Tap::Site)).collect()),
+            wider => wider,
+        }
+    }
+
+    /// The sites that were asked for by name, and of blocks those of block 0, in the order of the list.
+    #[must_use]
+    pub fn named(&self) -> Vec<Site> {
+        let Self::List(taps) = self else { return Vec::new() };
+        let site = |tap: &Tap| match *tap {
+            Tap::Site(site) => site,
+            Tap::EveryBlock(kind) => Site::Block(0, kind),
+        };
+        taps.iter().map(site).collect()
     }
 
     /// Checks that every listed block exists.
@@ -109,7 +129,7 @@ fn parse_tap(name: &str) -> Result<Tap, TapsError> {
     name.parse().map(Tap::Site).map_err(|_| {
         let last = name.rsplit('.').next().unwrap_or(name);
         let known = BlockSite::ALL.map(BlockSite::name);
-        let nearest = nearest(last, known.into_iter().chain(["embed", "final_norm", "logits"]));
+        let nearest = nearest(last, known.into_iter().chain(["embed", "final_norm", "logits", "pooled"]));
         TapsError::Unknown { name: name.to_owned(), nearest: nearest.map(str::to_owned) }
     })
 }

@@ -58,6 +58,9 @@ pub struct SiteResult {
     pub cosine: Option<Summary>,
     /// Pearson correlation.
     pub pearson: Option<Summary>,
+    /// Pearson correlation of rows less the reference's mean row of their prompt; only for the judged rows of an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub centred_pearson: Option<Summary>,
     /// ‖arm − reference‖ / ‖reference‖.
     pub relative_l2: Option<Summary>,
     /// ‖arm − reference‖² / ‖reference − mean(reference)‖².
@@ -73,7 +76,7 @@ pub struct SiteResult {
     pub logits: Option<LogitsResult>,
 }
 
-/// One row of logits.
+/// One row of the judged site: of logits, or of an encoder's last hidden state, where what is of logits only is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     /// Index into [`crate::Verdict::prompts`].
@@ -88,6 +91,9 @@ pub struct RowResult {
     pub cosine: Option<f64>,
     /// Pearson correlation.
     pub pearson: Option<f64>,
+    /// Pearson correlation less the reference's mean row of the prompt; only for an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub centred_pearson: Option<f64>,
     /// Relative L2.
     pub relative_l2: Option<f64>,
     /// NMSE.
@@ -97,11 +103,11 @@ pub struct RowResult {
     /// KL(reference ‖ arm), nats.
     pub kl: Option<f64>,
     /// Whether the arm makes the reference's choice.
-    pub top1: Agreement,
+    pub top1: Option<Agreement>,
     /// Whether the reference's choice is among the arm's five highest.
-    pub top5: Agreement,
+    pub top5: Option<Agreement>,
     /// The reference's choice.
-    pub reference_choice: u32,
+    pub reference_choice: Option<u32>,
     /// The arm's choice, absent in a row that is not finite.
     pub device_choice: Option<u32>,
     /// Rank of the reference's choice in the arm, 0 = first.
@@ -126,7 +132,7 @@ pub struct FirstBadSite {
 /// What was compared and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Rows of logits compared.
+    /// Rows of the judged site compared.
     pub rows_compared: usize,
     /// Rows of the reference that the arm does not have.
     pub rows_missing: usize,
@@ -164,6 +170,11 @@ pub struct BlockError {
     pub local: Option<f64>,
 }
 
+/// What is judged where nothing else is said.
+const fn logits() -> Site {
+    Site::Logits
+}
+
 /// One scope of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScopeResult {
@@ -171,6 +182,9 @@ pub struct ScopeResult {
     pub verdict: Outcome,
     /// Why, in words.
     pub reason: String,
+    /// The site whose rows are judged: `logits`, or of an encoder `final_norm`.
+    #[serde(default = "logits")]
+    pub judged_site: Site,
     /// The first site that goes wrong.
     pub first_bad_site: Option<Site>,
     /// The numbers behind it.
@@ -183,7 +197,7 @@ pub struct ScopeResult {
     pub blocks: Vec<BlockError>,
     /// Error by site and position.
     pub profile: Profile,
-    /// Logits row by row.
+    /// The judged site row by row.
     pub rows: Vec<RowResult>,
 }
 

@@ -112,7 +112,8 @@ impl Family {
         FAMILIES.into_iter().find(|family| Some(family.model_type) == model_type).ok_or_else(|| {
             let known = FAMILIES.map(|family| format!("\"{}\"", family.model_type)).join(", ");
             let found = model_type.map(Value::from);
-            let expected = format!("{known} or \"{}\": other architectures are not supported", super::gpt2::MODEL_TYPE);
+            let others = format!("\"{}\" or \"{}\"", super::gpt2::MODEL_TYPE, super::bert::MODEL_TYPE);
+            let expected = format!("{known}, {others}: other architectures are not supported");
             keys.wrong("model_type", found.as_ref(), expected)
         })
     }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, blocks, check_class};
+use super::{Activation, Architecture, Biases, Layer, MlpKind, NormKind, NormPlacement, Output, blocks, check_class};
 use crate::{CheckpointError, keys::Keys};
 
 pub(super) const MODEL_TYPE: &str = "gpt2";
@@ -23,7 +23,7 @@ const INERT: [&str; 9] = [
 ];
 
 pub(super) fn take(keys: &mut Keys) -> Result<Architecture, CheckpointError> {
-    check_class(keys, "GPT2LMHeadModel")?;
+    check_class(keys, &["GPT2LMHeadModel"])?;
     let hidden = keys.required_size("n_embd")?;
     let heads = keys.required_size("n_head")?;
     if !hidden.is_multiple_of(heads) {
@@ -46,6 +46,10 @@ pub(super) fn take(keys: &mut Keys) -> Result<Architecture, CheckpointError> {
         rope: None,
         mlp_kind: MlpKind::Plain,
         activation: Activation::take(keys, "activation_function", Activation::GeluTanh)?,
+        norm_placement: NormPlacement::Before,
+        embedding_norm: false,
+        token_types: None,
+        output: Output::Logits,
         tied_head: keys.boolean("tie_word_embeddings")?.unwrap_or(true),
         biases: Biases { qkv: true, o: true, mlp: true },
         qk_norm: false,

@@ -1,19 +1,22 @@
 //! config.json → [`Architecture`], strictly: what changes the computation is understood or refused by name.
 
+mod bert;
 mod family;
 mod gpt2;
 mod layers;
+mod network;
 mod rope;
 
 use serde_json::{Map, Value, json};
 
-use fidelity_trace::Fault;
+use fidelity_trace::{Fault, Network};
 
 use crate::{CheckpointError, keys::Keys};
 use family::Family;
+pub use network::{NormPlacement, Output};
 pub use rope::{Rope, RopeScaling};
 
-/// The shape of a decoder and every constant in it.
+/// The shape of a network and every constant in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
     /// `model_type` in config.json.
@@ -44,6 +47,14 @@ pub struct Architecture {
     pub mlp_kind: MlpKind,
     /// The MLP's activation.
     pub activation: Activation,
+    /// Where a block's norms stand.
+    pub norm_placement: NormPlacement,
+    /// The embedding is normalised before block 0.
+    pub embedding_norm: bool,
+    /// Rows of the table of token types, where there is one; row 0 is added to every token, as for a text of one segment.
+    pub token_types: Option<usize>,
+    /// What comes out.
+    pub output: Output,
     /// The head is the embedding.
     pub tied_head: bool,
     /// Which projections have biases.
@@ -186,6 +197,7 @@ impl Architecture {
         let model_type = keys.text("model_type")?;
         let mut architecture = match model_type.as_deref() {
             Some(gpt2::MODEL_TYPE) => gpt2::take(&mut keys)?,
+            Some(bert::MODEL_TYPE) => bert::take(&mut keys)?,
             other => llama_like(&mut keys, other)?,
         };
         for key in ["quantization_config", "is_encoder_decoder", "add_cross_attention"] {
@@ -198,6 +210,12 @@ impl Architecture {
         Ok(architecture)
     }
 
+    /// Whether a position's angle is the same in every chunk. Under dynamic RoPE it depends on how far the chunk reaches, so
+    /// that steps and one pass over all differ.
+    pub(crate) fn angles_are_fixed(&self) -> bool {
+        !self.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }))
+    }
+
     /// Why a fault would change nothing in this architecture, if it would not: such a fault must be refused, not injected.
     #[must_use]
     pub fn immune_to(&self, fault: Fault) -> Option<&'static str> {
@@ -207,6 +225,9 @@ impl Architecture {
             }
             Fault::RopeInterleaved if !self.layers.iter().any(|layer| layer.rope) => Some("it has no rotary embedding"),
             Fault::SoftmaxAcrossHeads | Fault::MaskRepeated if self.query_heads == 1 => Some("it has one head"),
+            Fault::MaskRepeated if self.network() == Network::Encoder => {
+                Some("it is an encoder: every position sees every other, and prompts are fed without padding")
+            }
             _ => None,
         }
     }
@@ -221,6 +242,11 @@ impl Architecture {
     }
 }
 
+/// Whether a config.json, as far as it can be understood, is that of an encoder: fetching is not judging.
+pub(crate) fn is_encoder(config: &[u8]) -> bool {
+    object(config, "").is_ok_and(|object| object.get("model_type").is_some_and(|found| found == bert::MODEL_TYPE))
+}
+
 pub(crate) fn object(bytes: &[u8], file: &str) -> Result<Map<String, Value>, CheckpointError> {
     let fail = |reason: String| CheckpointError::File { file: file.to_owned(), reason };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -233,7 +259,7 @@ pub(crate) fn object(bytes: &[u8], file: &str) -> Result<Map<String, Value>, Che
 
 fn llama_like(keys: &mut Keys, model_type: Option<&str>) -> Result<Architecture, CheckpointError> {
     let family = Family::named(keys, model_type)?;
-    check_class(keys, family.class)?;
+    check_class(keys, &[family.class])?;
     let mut architecture = dimensions(keys, &family)?;
     architecture.layers = layers::take(keys, &family, &architecture)?;
     for (key, supported) in [("pretraining_tp", json!(1)), ("rope_interleaved", json!(false))] {
@@ -242,12 +268,14 @@ fn llama_like(keys: &mut Keys, model_type: Option<&str>) -> Result<Architecture,
     Ok(architecture)
 }
 
-fn check_class(keys: &mut Keys, class: &str) -> Result<(), CheckpointError> {
+fn check_class(keys: &mut Keys, supported: &[&str]) -> Result<(), CheckpointError> {
     let Some(classes) = keys.take("architectures") else { return Ok(()) };
-    match classes.as_array().is_some_and(|list| list.iter().any(|found| found == class)) {
+    let known = |found: &Value| supported.iter().any(|class| found == class);
+    match classes.as_array().is_some_and(|list| list.iter().any(known)) {
         true => Ok(()),
         false => {
-            let expected = format!("[\"{class}\"]: other heads are not supported");
+            let supported = supported.iter().map(|class| format!("[\"{class}\"]")).collect::<Vec<_>>().join(" or ");
+            let expected = format!("{supported}: other heads are not supported");
             Err(keys.wrong("architectures", Some(&classes), expected))
         }
     }
@@ -282,6 +310,10 @@ fn dimensions(keys: &mut Keys, family: &Family) -> Result<Architecture, Checkpoi
         rope: Some(rope::take(keys, family.rope_theta, head_dim, max_positions)?),
         mlp_kind: MlpKind::Gated,
         activation: Activation::take(keys, "hidden_act", Activation::Silu)?,
+        norm_placement: NormPlacement::Before,
+        embedding_norm: false,
+        token_types: None,
+        output: Output::Logits,
         tied_head: keys.boolean("tie_word_embeddings")?.unwrap_or(family.tied_head),
         biases: family.biases(keys)?,
         qk_norm: family.qk_norm,

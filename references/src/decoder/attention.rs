@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::BlockSite;
 
 use super::{
-    Chunk, Feed, Part,
+    Chunk, Feed, Part, kernels,
     operations::{Linear, Norm, softmax},
     rope::RopeTable,
     wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
@@ -30,21 +30,38 @@ pub(super) struct Attention {
 /// The instrument inside one block.
 type At<'a> = &'a mut dyn FnMut(BlockSite, Part, Tensor) -> Result<Tensor>;
 
-impl Attention {
-    pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        Ok(Self {
-            q: self.q.to_dtype(dtype)?,
-            k: self.k.to_dtype(dtype)?,
-            v: self.v.to_dtype(dtype)?,
-            o: self.o.to_dtype(dtype)?,
-            qk_norms: match &self.qk_norms {
-                Some((q, k)) => Some((q.to_dtype(dtype)?, k.to_dtype(dtype)?)),
-                None => None,
-            },
-            ..*self
-        })
+/// What the rows of one chunk may attend to.
+struct Memory<'a> {
+    chunk: Chunk<'a>,
+    /// `[position, kv head, head_dim]`
+    keys: Tensor,
+    values: Tensor,
+    key_positions: Vec<u32>,
+}
+
+impl<'a> Memory<'a> {
+    /// What was fed before the chunk, and its own keys and values, which enter the cache if there is one.
+    fn of(block: usize, feed: &mut Feed<'a>, keys: Tensor, values: Tensor) -> Result<Self> {
+        let chunk = feed.chunk;
+        let (keys, values, key_positions) = match &mut feed.cache {
+            Some(cache) => {
+                let (keys, values) = cache.append(block, &keys, &values)?;
+                (keys, values, [cache.positions(), chunk.positions].concat())
+            }
+            None => (keys, values, chunk.positions.to_vec()),
+        };
+        Ok(Self { chunk, keys, values, key_positions })
     }
 
+    /// Row by row, whether each key is seen.
+    fn seen(&self, layer: Layer) -> Vec<bool> {
+        let Chunk { positions, visibility, .. } = self.chunk;
+        let pairs = positions.iter().flat_map(|position| self.key_positions.iter().map(move |key| (*position, *key)));
+        pairs.map(|(position, key)| visibility.sees(layer, position, key)).collect()
+    }
+}
+
+impl Attention {
     pub(super) fn apply(
         &self,
         block: usize,
@@ -67,59 +84,85 @@ impl Attention {
         let k = at(BlockSite::K, Part::All, k)?;
         let v = at(BlockSite::V, Part::All, heads(self.v.apply(x)?, self.kv_heads)?)?;
 
-        let mut parts = Vec::with_capacity(feeds.len());
+        let mut memories = Vec::with_capacity(feeds.len());
         let mut start = 0;
-        for (index, feed) in feeds.iter_mut().enumerate() {
-            let count = feed.chunk.positions.len();
-            let own = |y: &Tensor| y.narrow(0, start, count)?.transpose(0, 1)?.contiguous();
-            parts.push(self.attend(block, index, [own(&q)?, own(&k)?, own(&v)?], feed, wiring, at)?);
-            start += count;
+        for feed in feeds.iter_mut() {
+            let own = |y: &Tensor| y.narrow(0, start, feed.chunk.positions.len())?.contiguous();
+            memories.push(Memory::of(block, feed, own(&k)?, own(&v)?)?);
+            start += feed.chunk.positions.len();
         }
-        let z = at(BlockSite::Z, Part::All, Tensor::cat(&parts, 0)?)?;
+        let z = self.attend(&q, &memories, wiring, at)?;
+        let z = at(BlockSite::Z, Part::All, z)?;
         at(BlockSite::AttnOut, Part::All, self.o.apply(&z)?)
     }
 
-    /// The weighted values of one chunk `[position, query head × head_dim]` from its q, k and v `[head, position, head_dim]`.
-    fn attend(
-        &self,
-        block: usize,
-        index: usize,
-        [q, k, v]: [Tensor; 3],
-        feed: &mut Feed<'_>,
-        wiring: &BlockWiring,
-        at: At<'_>,
-    ) -> Result<Tensor> {
-        let chunk = feed.chunk;
-        let rows = chunk.positions.len();
-        let (keys, values, key_positions) = match &mut feed.cache {
-            Some(cache) => {
-                let (keys, values) = cache.append(block, &k, &v)?;
-                (keys, values, [cache.positions(), chunk.positions].concat())
-            }
-            None => (k, v, chunk.positions.to_vec()),
+    /// The weighted values `[row, query head × head_dim]` of all chunks, from `q` `[row, query head, head_dim]`.
+    fn attend(&self, q: &Tensor, memories: &[Memory<'_>], wiring: &BlockWiring, at: At<'_>) -> Result<Tensor> {
+        // Faults that rewire attention run on the plain operations, as float64 does.
+        let plain = q.dtype() != DType::F32 || wiring.rewires_attention();
+        let rows: Vec<usize> = memories.iter().map(|memory| memory.chunk.positions.len()).collect();
+        let (keys, values): (Vec<Tensor>, Vec<Tensor>) =
+            memories.iter().map(|memory| (memory.keys.clone(), memory.values.clone())).unzip();
+        let scores = match plain {
+            true => self.plain_scores(q, memories, wiring)?,
+            false => kernels::scores(self.queries(), q, &keys, &rows, self.layer.score_scale)?,
         };
-        let keys = self.for_queries(keys, wiring.heads)?;
-        let values = self.for_queries(values, wiring.heads)?;
-
-        let shape = (self.query_heads, rows, key_positions.len());
-        let grouped = (keys.dim(0)?, (), self.head_dim);
-        let scores = (q.reshape(grouped)?.matmul(&keys.transpose(1, 2)?)? * self.layer.score_scale)?;
-        let scores = at(BlockSite::Scores, Part::Chunk(index), scores.reshape(shape)?)?;
-        let mask = mask(&chunk, self.layer, &key_positions, wiring.mask, self.query_heads)?;
-        let masked = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
-        let pattern = at(BlockSite::Pattern, Part::Chunk(index), normalised(&masked, wiring.softmax)?)?;
-        let z = pattern.reshape((keys.dim(0)?, (), key_positions.len()))?.matmul(&values)?;
-        z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?.reshape((rows, ()))
+        let mut patterns = Vec::with_capacity(memories.len());
+        for (index, (scores, memory)) in scores.into_iter().zip(memories).enumerate() {
+            let scores = at(BlockSite::Scores, Part::Chunk(index), scores)?;
+            let pattern = match plain {
+                true => self.plain_pattern(&scores, memory, wiring)?,
+                false => kernels::patterns(&scores, &memory.seen(self.layer))?,
+            };
+            patterns.push(at(BlockSite::Pattern, Part::Chunk(index), pattern)?);
+        }
+        match plain {
+            true => self.plain_weighted(&patterns, &values, wiring),
+            false => kernels::weighted(self.queries(), &patterns, &values),
+        }
     }
 
-    /// Keys or values as query heads read them. In the right order the heads of a group are neighbours, and the group is
+    fn queries(&self) -> kernels::Queries {
+        kernels::Queries { heads: self.query_heads, kv_heads: self.kv_heads, head_dim: self.head_dim }
+    }
+
+    fn plain_scores(&self, q: &Tensor, memories: &[Memory<'_>], wiring: &BlockWiring) -> Result<Vec<Tensor>> {
+        let mut start = 0;
+        let of = |memory: &Memory<'_>| {
+            let (rows, count) = (memory.chunk.positions.len(), memory.key_positions.len());
+            let own = q.narrow(0, start, rows)?.transpose(0, 1)?.contiguous()?;
+            start += rows;
+            let keys = self.for_queries(&memory.keys, wiring.heads)?;
+            let scores = own.reshape((keys.dim(0)?, (), self.head_dim))?.matmul(&keys.transpose(1, 2)?)?;
+            (scores * self.layer.score_scale)?.reshape((self.query_heads, rows, count))
+        };
+        memories.iter().map(of).collect()
+    }
+
+    fn plain_pattern(&self, scores: &Tensor, memory: &Memory<'_>, wiring: &BlockWiring) -> Result<Tensor> {
+        let mask = mask(&memory.chunk, self.layer, &memory.key_positions, wiring.mask, self.query_heads)?;
+        normalised(&scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?, wiring.softmax)
+    }
+
+    fn plain_weighted(&self, patterns: &[Tensor], values: &[Tensor], wiring: &BlockWiring) -> Result<Tensor> {
+        let of = |(pattern, values): (&Tensor, &Tensor)| {
+            let (_, rows, keys) = pattern.dims3()?;
+            let values = self.for_queries(values, wiring.heads)?;
+            let z = pattern.reshape((values.dim(0)?, (), keys))?.matmul(&values)?;
+            z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?.reshape((rows, ()))
+        };
+        Tensor::cat(&patterns.iter().zip(values).map(of).collect::<Result<Vec<_>>>()?, 0)
+    }
+
+    /// Keys or values `[position, kv head, head_dim]` as query heads read them, `[head, position, head_dim]`. In the right order the heads of a group are neighbours, and the group is
     /// computed as one matrix without a copy; the wrong order needs one copy per query head.
-    fn for_queries(&self, kv: Tensor, map: HeadMap) -> Result<Tensor> {
+    fn for_queries(&self, kv: &Tensor, map: HeadMap) -> Result<Tensor> {
+        let kv = kv.transpose(0, 1)?.contiguous()?;
         match map {
             HeadMap::Repeat => Ok(kv),
             HeadMap::Tile => {
                 let heads = (0..self.query_heads).map(|head| (head % self.kv_heads) as u32);
-                kv.contiguous()?.index_select(&Tensor::from_iter(heads, &Device::Cpu)?, 0)
+                kv.index_select(&Tensor::from_iter(heads, &Device::Cpu)?, 0)
             }
         }
     }

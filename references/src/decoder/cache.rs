@@ -6,7 +6,7 @@ use super::Decoder;
 
 /// Keys (after RoPE) and values of everything fed so far.
 pub struct Cache {
-    /// Per block, keys and values `[kv head, capacity, head_dim]`.
+    /// Per block, keys and values `[capacity, kv head, head_dim]`.
     blocks: Vec<(Tensor, Tensor)>,
     positions: Vec<u32>,
     capacity: usize,
@@ -19,7 +19,7 @@ impl Cache {
     /// Out of memory.
     pub fn new(decoder: &Decoder, capacity: usize) -> Result<Self> {
         let a = decoder.architecture();
-        let zeros = || Tensor::zeros((a.kv_heads, capacity, a.head_dim), decoder.dtype(), &Device::Cpu);
+        let zeros = || Tensor::zeros((capacity, a.kv_heads, a.head_dim), decoder.dtype(), &Device::Cpu);
         let blocks = (0..a.blocks).map(|_| Ok((zeros()?, zeros()?))).collect::<Result<_>>()?;
         Ok(Self { blocks, positions: Vec::with_capacity(capacity), capacity })
     }
@@ -35,16 +35,16 @@ impl Cache {
         self.positions.truncate(length);
     }
 
-    /// Writes a chunk's keys and values `[kv head, T, head_dim]` and returns all so far, `[kv head, S, head_dim]`.
+    /// Writes a chunk's keys and values `[T, kv head, head_dim]` and returns all so far, `[S, kv head, head_dim]`.
     pub(super) fn append(&mut self, block: usize, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (start, added) = (self.positions.len(), keys.dim(1)?);
+        let (start, added) = (self.positions.len(), keys.dim(0)?);
         if start + added > self.capacity {
             bail!("the KV-cache holds {} tokens, {} are needed", self.capacity, start + added);
         }
         let (all_keys, all_values) = &self.blocks[block];
-        all_keys.slice_set(keys, 1, start)?;
-        all_values.slice_set(values, 1, start)?;
-        Ok((all_keys.narrow(1, 0, start + added)?, all_values.narrow(1, 0, start + added)?))
+        all_keys.slice_set(keys, 0, start)?;
+        all_values.slice_set(values, 0, start)?;
+        Ok((all_keys.narrow(0, 0, start + added)?, all_values.narrow(0, 0, start + added)?))
     }
 
     pub(super) fn advance(&mut self, positions: &[u32]) {

@@ -3,26 +3,36 @@
 
 mod attention;
 mod cache;
+mod encoder;
+mod kernels;
 mod load;
 mod operations;
 mod rope;
 mod wiring;
 
 pub use cache::Cache;
+pub(crate) use kernels::Values;
+pub(crate) use load::bert_heads;
 pub use wiring::Wiring;
 
-use candle_core::{DType, Device, Result, Tensor};
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Result, Tensor, bail};
 use fidelity_trace::{BlockSite, Site};
 
-use crate::{Activation, Architecture, Layer};
+use crate::{Activation, Architecture, Layer, NormPlacement};
 use attention::Attention;
-use operations::{Linear, Norm};
+use operations::{Linear, Norm, add};
 use rope::RopeTable;
+
+/// Values of logits computed in one go; more would hold the logits of every prompt a second time beside their capture.
+const LOGITS_AT_ONCE: usize = 1 << 25;
 
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
 /// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
-/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask.
+/// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so do `pooled`
+/// as `[1, hidden]` and logits too large to be held at once.
 pub trait Instrument {
     /// Observes or replaces the tensor at `site`.
     ///
@@ -43,7 +53,7 @@ pub enum Part {
 /// What a weight is for, which decides how a recipe quantises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightKind {
-    /// Rows of token embeddings, `[vocabulary, hidden]`.
+    /// Rows of token, position or token type embeddings, `[row, hidden]`.
     Embedding,
     /// A projection inside a block, `[out, in]`.
     Linear,
@@ -55,13 +65,19 @@ pub enum WeightKind {
     Bias,
 }
 
-/// Which earlier keys a position may attend to.
+/// Which keys a position may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// Itself and everything before.
     Causal,
     /// Only itself.
     SelfOnly,
+    /// Every position below `tokens`, earlier or later: an encoder. Positions from there on are padding, as graphs of fixed
+    /// length need it; their rows mean nothing.
+    Both {
+        /// How many tokens the sequence has, without padding.
+        tokens: u32,
+    },
 }
 
 impl Visibility {
@@ -70,6 +86,7 @@ impl Visibility {
         match self {
             Self::Causal => layer.sees(position, key),
             Self::SelfOnly => key == position,
+            Self::Both { tokens } => key < tokens,
         }
     }
 }
@@ -95,18 +112,43 @@ pub struct Feed<'a> {
 
 /// A checkpoint ready to compute.
 pub struct Decoder {
+    weights: Arc<Weights>,
+    dtype: DType,
+}
+
+/// Everything read from the weight files, in float32.
+struct Weights {
     architecture: Architecture,
-    embedding: Tensor,
+    /// `[vocabulary, hidden]`; absent where the head's weights are the same, which are then kept once.
+    embedding: Option<Tensor>,
     /// Learned positions, `[position, hidden]`, where there is no RoPE.
     positions: Option<Tensor>,
+    /// What every token has for being of the first segment, `[hidden]`, where there are token types.
+    token_type: Option<Tensor>,
+    embedding_norm: Option<Norm>,
     blocks: Vec<Block>,
-    final_norm: Norm,
-    head: Linear,
+    /// Absent where norms stand after the sums.
+    final_norm: Option<Norm>,
+    /// Absent in an encoder.
+    head: Option<Linear>,
+}
+
+impl Weights {
+    /// Embeddings of tokens, `[token, hidden]`.
+    fn embed(&self, token_ids: &Tensor) -> Result<Tensor> {
+        match (&self.embedding, &self.head) {
+            (Some(table), _) => table.index_select(token_ids, 0),
+            (None, Some(head)) => head.turned().index_select(token_ids, 1)?.t()?.contiguous(),
+            (None, None) => bail!("neither a table of embeddings nor a head that holds it"),
+        }
+    }
 }
 
 struct Block {
+    /// Before attention or after its sum, as the architecture places norms.
     attn_norm: Norm,
     attention: Attention,
+    /// Before the MLP or after its sum.
     mlp_norm: Norm,
     /// Absent in a plain MLP.
     gate: Option<Linear>,
@@ -116,38 +158,29 @@ struct Block {
 }
 
 impl Decoder {
-    /// The same decoder computing in float64 from the same float32 weights.
-    ///
-    /// # Errors
-    /// Out of memory.
-    pub fn to_float64(&self) -> Result<Self> {
-        let blocks = self.blocks.iter().map(|block| block.to_dtype(DType::F64));
-        Ok(Self {
-            architecture: self.architecture.clone(),
-            embedding: self.embedding.to_dtype(DType::F64)?,
-            positions: self.positions.as_ref().map(|rows| rows.to_dtype(DType::F64)).transpose()?,
-            blocks: blocks.collect::<Result<_>>()?,
-            final_norm: self.final_norm.to_dtype(DType::F64)?,
-            head: self.head.to_dtype(DType::F64)?,
-        })
+    /// The same decoder computing in float64 from the same float32 weights, which both share.
+    #[must_use]
+    pub fn to_float64(&self) -> Self {
+        Self { weights: self.weights.clone(), dtype: DType::F64 }
     }
 
     /// The architecture.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {
-        &self.architecture
+        &self.weights.architecture
     }
 
     /// The dtype computed in.
     #[must_use]
     pub fn dtype(&self) -> DType {
-        self.embedding.dtype()
+        self.dtype
     }
 
-    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`.
+    /// Computes a chunk, after what is in the cache if there is one, and returns logits `[position, vocabulary]`; of an
+    /// encoder, the last hidden state `[position, hidden]`.
     ///
     /// # Errors
-    /// The cache is full, the instrument fails, or memory runs out.
+    /// The cache is full, the chunk is not for this kind of network, the instrument fails, or memory runs out.
     pub fn forward(
         &self,
         chunk: &Chunk<'_>,
@@ -155,38 +188,78 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        self.forward_together(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)
+        let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)?;
+        match &self.weights.head {
+            Some(head) => instrument.at(Site::Logits, Part::All, head.apply(&last)?),
+            None => Ok(last),
+        }
     }
 
-    /// Computes chunks of independent sequences in one pass over the weights, and returns their logits, rows one after
-    /// another.
+    /// Computes chunks of independent sequences in one pass over the weights, and returns the logits `[vocabulary]` of the last
+    /// row of each; nothing of an encoder.
     ///
     /// # Errors
-    /// A cache is full, the instrument fails, or memory runs out.
+    /// As those of [`Decoder::forward`].
     pub fn forward_together(
         &self,
         feeds: &mut [Feed<'_>],
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
-    ) -> Result<Tensor> {
+    ) -> Result<Vec<Vec<f32>>> {
+        let last = self.last_hidden(feeds, wiring, instrument)?;
+        let Some(head) = &self.weights.head else { return Ok(Vec::new()) };
+        let values = |row: Tensor| row.to_dtype(DType::F32)?.to_vec1::<f32>();
+        let ends = feeds.iter().scan(0, |end, feed| {
+            *end += feed.chunk.positions.len();
+            Some(*end)
+        });
+        if last.dim(0)? * self.weights.architecture.vocabulary <= LOGITS_AT_ONCE {
+            let logits = instrument.at(Site::Logits, Part::All, head.apply(&last)?)?;
+            return ends.map(|end| values(logits.get(end - 1)?)).collect();
+        }
+        let counts = feeds.iter().map(|feed| feed.chunk.positions.len());
+        let alone = |(index, (end, count)): (usize, (usize, usize))| {
+            let logits = head.apply(&last.narrow(0, end - count, count)?)?;
+            values(instrument.at(Site::Logits, Part::Chunk(index), logits)?.get(count - 1)?)
+        };
+        ends.zip(counts).enumerate().map(alone).collect()
+    }
+
+    /// Everything up to the final norm, `[row, hidden]`, and what an encoder pools it into.
+    fn last_hidden(&self, feeds: &mut [Feed<'_>], wiring: &Wiring, instrument: &mut dyn Instrument) -> Result<Tensor> {
+        self.check_feeds(feeds)?;
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
-        let rows = |table: &Tensor, indices: Vec<u32>| table.index_select(&Tensor::new(indices, &Device::Cpu)?, 0);
-        let mut residual = rows(&self.embedding, every(|feed| feed.chunk.token_ids.to_vec()))?;
-        if let Some(positions) = &self.positions {
-            residual = (residual + rows(positions, every(|feed| feed.chunk.positions.to_vec()))?)?;
+        let indices = |values: Vec<u32>| Tensor::new(values, &Device::Cpu);
+        let weights = &*self.weights;
+        let tokens = indices(every(|feed| feed.chunk.token_ids.to_vec()))?;
+        let mut residual = weights.embed(&tokens)?.to_dtype(self.dtype)?;
+        if let Some(first_segment) = &weights.token_type {
+            residual = residual.broadcast_add(&first_segment.to_dtype(self.dtype)?)?;
+        }
+        if let Some(positions) = &weights.positions {
+            let rows = positions.index_select(&indices(every(|feed| feed.chunk.positions.to_vec()))?, 0)?;
+            residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
+        }
+        if let Some(norm) = &weights.embedding_norm {
+            residual = norm.apply(&residual)?;
         }
         let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
         let rope = self.rope_table(feeds)?;
-        for index in 0..self.blocks.len() {
+        for index in 0..weights.blocks.len() {
             residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
         }
-        for Feed { chunk, cache } in feeds {
+        for Feed { chunk, cache } in feeds.iter_mut() {
             if let Some(cache) = cache {
                 cache.advance(chunk.positions);
             }
         }
-        let normed = instrument.at(Site::FinalNorm, Part::All, self.final_norm.apply(&residual)?)?;
-        instrument.at(Site::Logits, Part::All, self.head.apply(&normed)?)
+        let last = match &weights.final_norm {
+            Some(norm) => norm.apply(&residual)?,
+            None => residual,
+        };
+        let last = instrument.at(Site::FinalNorm, Part::All, last)?;
+        self.pool(&last, feeds, instrument)?;
+        Ok(last)
     }
 
     /// Computes one block alone on a given residual stream `[position, hidden]`, without a cache.
@@ -200,7 +273,8 @@ impl Decoder {
         positions: &[u32],
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let chunk = Chunk { token_ids: &[], positions, visibility: Visibility::Causal };
+        let chunk =
+            Chunk { token_ids: &[], positions, visibility: self.weights.architecture.visibility(positions.len()) };
         let feeds = &mut [Feed { chunk, cache: None }];
         let rope = self.rope_table(feeds)?;
         self.through_block(index, input, feeds, rope.as_ref(), &Wiring::default(), instrument)
@@ -208,7 +282,7 @@ impl Decoder {
 
     fn rope_table(&self, feeds: &[Feed<'_>]) -> Result<Option<RopeTable>> {
         let positions: Vec<&[u32]> = feeds.iter().map(|feed| feed.chunk.positions).collect();
-        self.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype())).transpose()
+        self.weights.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype)).transpose()
     }
 
     fn through_block(
@@ -220,35 +294,33 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let block = &self.blocks[index];
+        let block = &self.weights.blocks[index];
+        let placement = self.weights.architecture.norm_placement;
         let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
-        let normed = site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?;
-        let added = block.attention.apply(index, &normed, feeds, rope, &wiring.block(index as u32), &mut site)?;
+        let (attended, norm) = match placement {
+            NormPlacement::Before => {
+                (site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?, &block.mlp_norm)
+            }
+            NormPlacement::After => (input.clone(), &block.attn_norm),
+        };
+        let added = block.attention.apply(index, &attended, feeds, rope, &wiring.block(index as u32), &mut site)?;
         let mut at = |name, tensor| site(name, Part::All, tensor);
-        let middle = at(BlockSite::ResidMid, (input + added)?)?;
-        let normed = at(BlockSite::MlpNorm, block.mlp_norm.apply(&middle)?)?;
+        let middle = at(BlockSite::ResidMid, add(&input, &added)?)?;
+        let normed = at(BlockSite::MlpNorm, norm.apply(&middle)?)?;
         let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
         let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
         let act = match gate {
-            Some(gate) => (block.activation.apply(&gate)? * up)?,
+            Some(gate) => block.activation.gated(&gate, &up)?,
             None => block.activation.apply(&up)?,
         };
         let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;
-        at(BlockSite::ResidPost, (middle + added)?)
-    }
-}
-
-impl Block {
-    fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        Ok(Self {
-            attn_norm: self.attn_norm.to_dtype(dtype)?,
-            attention: self.attention.to_dtype(dtype)?,
-            mlp_norm: self.mlp_norm.to_dtype(dtype)?,
-            gate: self.gate.as_ref().map(|gate| gate.to_dtype(dtype)).transpose()?,
-            up: self.up.to_dtype(dtype)?,
-            down: self.down.to_dtype(dtype)?,
-            activation: self.activation,
-        })
+        match placement {
+            NormPlacement::Before => at(BlockSite::ResidPost, add(&middle, &added)?),
+            NormPlacement::After => {
+                let sum = at(BlockSite::ResidSum, add(&normed, &added)?)?;
+                at(BlockSite::ResidPost, block.mlp_norm.apply(&sum)?)
+            }
+        }
     }
 }

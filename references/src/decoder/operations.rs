@@ -1,54 +1,54 @@
-//! The operations of a decoder, plain and obvious, in the dtype of their input.
+//! The operations of a decoder. In float32 they run on the kernels, in float64 plain and obvious.
 
 use candle_core::{D, DType, Result, Tensor};
 
+use super::kernels;
 use crate::Activation;
 
-/// Terms of a dot product that are summed in one go.
-const SUM_BLOCK: usize = 128;
+/// Values of a weight that are widened to float64 at a time: 128 MiB of them.
+const WIDENED_AT_ONCE: usize = 1 << 24;
 
-/// y = x·Wᵀ + b with W `[out, in]`.
+/// y = x·Wᵀ + b with W `[out, in]`, kept as `[in, out]`, the order in which products of few rows read it fastest.
 pub(super) struct Linear {
-    weight: Tensor,
+    turned: Tensor,
     bias: Option<Tensor>,
 }
 
 impl Linear {
-    pub(super) fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
-        Self { weight, bias }
+    /// `weight` is `[out, in]`.
+    pub(super) fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Self> {
+        Ok(Self { turned: kernels::turned(weight)?, bias })
     }
 
     /// Output channels `start..start + count` alone.
-    pub(super) fn rows(&self, start: usize, count: usize) -> Result<Self> {
-        let part = |tensor: &Tensor| tensor.narrow(0, start, count)?.contiguous();
-        Ok(Self { weight: part(&self.weight)?, bias: self.bias.as_ref().map(part).transpose()? })
+    pub(super) fn channels(&self, start: usize, count: usize) -> Result<Self> {
+        let part = |tensor: &Tensor| tensor.narrow(D::Minus1, start, count)?.contiguous();
+        Ok(Self { turned: part(&self.turned)?, bias: self.bias.as_ref().map(part).transpose()? })
+    }
+
+    /// Wᵀ, `[in, out]`.
+    pub(super) fn turned(&self) -> &Tensor {
+        &self.turned
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let y = self.product(x)?;
+        if x.dtype() == DType::F32 {
+            return kernels::linear(x, &self.turned, self.bias.as_ref());
+        }
+        let (inputs, outputs) = self.turned.dims2()?;
+        let part = |start: usize, length: usize| {
+            let weight = self.turned.narrow(0, start, length)?.to_dtype(x.dtype())?;
+            x.narrow(1, start, length)?.contiguous()?.matmul(&weight)
+        };
+        let length = (WIDENED_AT_ONCE / outputs).clamp(1, inputs);
+        let first = part(0, length)?;
+        let y = (length..inputs)
+            .step_by(length)
+            .try_fold(first, |sum, start| sum + part(start, length.min(inputs - start))?)?;
         match &self.bias {
-            Some(bias) => y.broadcast_add(bias),
+            Some(bias) => y.broadcast_add(&bias.to_dtype(x.dtype())?),
             None => Ok(y),
         }
-    }
-
-    /// x·Wᵀ. In float32, terms are summed in blocks of [`SUM_BLOCK`] and the blocks' sums added, which keeps the error of long
-    /// sums small (Higham 1993): on SmolLM2-135M it halves the worst row's distance from float64.
-    fn product(&self, x: &Tensor) -> Result<Tensor> {
-        let inputs = x.dim(1)?;
-        if x.dtype() == DType::F64 || inputs <= SUM_BLOCK {
-            return x.matmul(&self.weight.t()?);
-        }
-        let part = |start: usize| {
-            let length = SUM_BLOCK.min(inputs - start);
-            x.narrow(1, start, length)?.contiguous()?.matmul(&self.weight.narrow(1, start, length)?.t()?)
-        };
-        (SUM_BLOCK..inputs).step_by(SUM_BLOCK).try_fold(part(0)?, |sum, start| sum + part(start)?)
-    }
-
-    pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
-        Ok(Self { weight: self.weight.to_dtype(dtype)?, bias })
     }
 }
 
@@ -60,32 +60,30 @@ pub(super) enum Norm {
 
 impl Norm {
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        if x.dtype() == DType::F32 {
+            return match self {
+                Self::Rms { weight, eps } => kernels::rms_norm(x, weight, *eps),
+                Self::Layer { weight, bias, eps } => kernels::layer_norm(x, weight, bias, *eps),
+            };
+        }
         let scaled = |x: &Tensor, weight: &Tensor, eps: f64| {
             let mean_square = x.sqr()?.mean_keepdim(D::Minus1)?;
-            x.broadcast_div(&(mean_square + eps)?.sqrt()?)?.broadcast_mul(weight)
+            x.broadcast_div(&(mean_square + eps)?.sqrt()?)?.broadcast_mul(&weight.to_dtype(x.dtype())?)
         };
         match self {
             Self::Rms { weight, eps } => scaled(x, weight, *eps),
             Self::Layer { weight, bias, eps } => {
                 let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
-                scaled(&centred, weight, *eps)?.broadcast_add(bias)
+                scaled(&centred, weight, *eps)?.broadcast_add(&bias.to_dtype(x.dtype())?)
             }
         }
-    }
-
-    pub(super) fn to_dtype(&self, dtype: DType) -> Result<Self> {
-        Ok(match self {
-            Self::Rms { weight, eps } => Self::Rms { weight: weight.to_dtype(dtype)?, eps: *eps },
-            Self::Layer { weight, bias, eps } => {
-                Self::Layer { weight: weight.to_dtype(dtype)?, bias: bias.to_dtype(dtype)?, eps: *eps }
-            }
-        })
     }
 }
 
 impl Activation {
     pub(super) fn apply(self, x: &Tensor) -> Result<Tensor> {
         match self {
+            Self::Silu if x.dtype() == DType::F32 => kernels::silu(x),
             Self::Silu => x.silu(),
             Self::GeluErf => x.gelu_erf(),
             Self::GeluTanh => x.gelu(),
@@ -94,6 +92,19 @@ impl Activation {
             Self::Relu => x.relu(),
         }
     }
+
+    /// activation(gate) · up
+    pub(super) fn gated(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Silu if gate.dtype() == DType::F32 => kernels::gated_silu(gate, up),
+            _ => self.apply(gate)? * up,
+        }
+    }
+}
+
+/// a + b
+pub(super) fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.dtype() == DType::F32 { kernels::add(a, b) } else { a + b }
 }
 
 /// Softmax over the last axis, the row's maximum subtracted first.

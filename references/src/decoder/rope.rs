@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Device, Result, Tensor};
 
-use super::wiring::RopePairs;
+use super::{kernels, wiring::RopePairs};
 use crate::{Rope, RopeScaling};
 
 /// cos and sin of the positions of all chunks, `[position, 1, rotated dimensions / 2]`.
@@ -28,10 +28,7 @@ impl RopeTable {
             positions.iter().flat_map(angle)
         });
         let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(((), 1, rope.dims / 2))?;
-        let magnitude = match rope.scaling {
-            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
-            _ => 1.0,
-        };
+        let magnitude = rope.magnitude();
         // cos and sin are rounded before they are scaled, as in transformers.
         let table = |values: Tensor| values.to_dtype(dtype)? * magnitude;
         Ok(Self { cos: table(angles.cos()?)?, sin: table(angles.sin()?)?, dims: rope.dims })
@@ -56,6 +53,7 @@ impl RopeTable {
             Ok((first, second))
         };
         match pairs {
+            RopePairs::HalfSplit if x.dtype() == DType::F32 => kernels::rotate(x, &self.cos, &self.sin),
             RopePairs::HalfSplit => {
                 let (first, second) = rotated(&x.narrow(2, 0, half)?, &x.narrow(2, half, half)?)?;
                 Tensor::cat(&[first, second], 2)
@@ -66,6 +64,24 @@ impl RopeTable {
                 let (first, second) = rotated(&side(0)?, &side(1)?)?;
                 Tensor::stack(&[first, second], 3)?.reshape((positions, heads, dims))
             }
+        }
+    }
+}
+
+impl Rope {
+    /// Angle per position of each pair of dimensions, radians, as in float32; under dynamic scaling those of a sequence that is
+    /// no longer than the checkpoint was made for.
+    #[must_use]
+    pub fn frequencies(&self) -> Vec<f64> {
+        frequencies(self, &[], true)
+    }
+
+    /// What cos and sin are multiplied by.
+    #[must_use]
+    pub fn magnitude(&self) -> f64 {
+        match self.scaling {
+            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            _ => 1.0,
         }
     }
 }

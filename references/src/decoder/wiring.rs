@@ -47,6 +47,14 @@ pub(super) enum RopePairs {
     Adjacent,
 }
 
+impl BlockWiring {
+    /// Whether attention itself differs; RoPE comes before it.
+    pub(super) fn rewires_attention(&self) -> bool {
+        let Self { softmax, mask, heads, rope: _ } = self;
+        (softmax, mask, heads) != (&SoftmaxOver::Keys, &MaskOverHeads::Tiled, &HeadMap::Repeat)
+    }
+}
+
 impl Wiring {
     /// A computation with these faults.
     #[must_use]

@@ -78,6 +78,24 @@ impl Gguf {
             .map_err(CheckpointError::computing(format!("tensor {stored} of {}", self.file)))
     }
 
+    /// Dequantises `count` rows of a matrix that is in the file and has them; not one whose rows are reordered.
+    pub(crate) fn read_rows(&mut self, name: &str, first: usize, count: usize) -> Result<Tensor, CheckpointError> {
+        let stored = &self.names[name];
+        let info = &self.header.tensors[stored];
+        let columns: usize = info.shape[1..].iter().product();
+        let row_bytes = columns / info.kind.block_size() * info.kind.type_size();
+        let place = TensorInfo {
+            ggml_dtype: info.kind,
+            shape: Shape::from((count, columns)),
+            offset: info.offset + (first * row_bytes) as u64,
+        };
+        let mut source = &self.source;
+        place
+            .read(&mut source, self.header.data_start, &Device::Cpu)
+            .and_then(|rows| rows.dequantize(&Device::Cpu))
+            .map_err(CheckpointError::computing(format!("rows of tensor {stored} of {}", self.file)))
+    }
+
     fn dequantised(&self, stored: &str, paired_heads: Option<usize>) -> CandleResult<Tensor> {
         let info = &self.header.tensors[stored];
         let place =

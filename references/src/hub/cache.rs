@@ -145,7 +145,8 @@ impl RepositoryCache {
         let name = self.snapshot(commit).join(file);
         create_parent(&name)?;
         let temporary = temporary(&name);
-        let target = Path::new("../../blobs").join(etag);
+        let up = "../".repeat(1 + Path::new(file).components().count());
+        let target = Path::new(&up).join("blobs").join(etag);
         // Without symbolic links the blob itself takes the name, as `huggingface_hub` does.
         if symlink(&target, &temporary).is_err() {
             fs::rename(self.blob(etag), &temporary).map_err(HubError::io("link", &name))?;

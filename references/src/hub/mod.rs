@@ -21,11 +21,14 @@ use download::Download;
 pub use error::HubError;
 pub use settings::HubSettings;
 
-use crate::weights::read_bounded;
+use crate::{config, pooling, weights::read_bounded};
 
 const CONFIG: &str = "config.json";
 /// What a checkpoint may do without.
 const OPTIONAL: [&str; 3] = ["generation_config.json", "tokenizer.json", "tokenizer_config.json"];
+/// What an encoder may do without: it names the modules that stand on it.
+const MODULES: &str = "modules.json";
+const MAX_CONFIG_BYTES: u64 = 8 << 20;
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const MAX_INDEX_BYTES: u64 = 100_000_000;
@@ -42,7 +45,7 @@ pub struct Snapshot {
     pub warning: Option<String>,
 }
 
-/// Gets a checkpoint: config.json, safetensors, and the tokenizer and generation files that it has.
+/// Gets a checkpoint: config.json, safetensors, and the tokenizer, generation and pooling files that it has.
 ///
 /// `progress` is called with a line for each thing that takes a while. A full commit whose files are all in the cache needs no
 /// network; a branch or tag is resolved anew, unless offline. When the Hub cannot be asked and the cache holds the revision, the
@@ -125,10 +128,12 @@ fn cached(cache: &RepositoryCache, revision: &str) -> Result<Result<Snapshot, St
 }
 
 /// What of a commit the cache lacks, and of which optional files it does not know whether they exist.
-fn inventory(cache: &RepositoryCache, commit: &str) -> Result<(Option<String>, Vec<&'static str>), HubError> {
+fn inventory(cache: &RepositoryCache, commit: &str) -> Result<(Option<String>, Vec<String>), HubError> {
     let there = |file: &str| Ok(cache.known(commit, file) == Known::There);
     let missing = visit(&cache.snapshot(commit), "the cache", &there)?;
-    let unknown = OPTIONAL.into_iter().filter(|file| cache.known(commit, file) == Known::Nothing);
+    let folder = cache.snapshot(commit);
+    let optional = OPTIONAL.into_iter().map(str::to_owned).chain(of_encoder(&folder)).chain(of_modules(&folder));
+    let unknown = optional.filter(|file| cache.known(commit, file) == Known::Nothing);
     Ok((missing, unknown.collect()))
 }
 
@@ -186,6 +191,13 @@ fn visit(folder: &Path, page: &str, get: &dyn Fn(&str) -> Result<bool, HubError>
     for file in OPTIONAL {
         get(file)?;
     }
+    // The one names the others, so it must be there first.
+    if let Some(file) = of_encoder(folder) {
+        get(&file)?;
+    }
+    for file in of_modules(folder) {
+        get(&file)?;
+    }
     if get(WEIGHTS)? {
         return Ok(None);
     }
@@ -198,6 +210,17 @@ fn visit(folder: &Path, page: &str, get: &dyn Fn(&str) -> Result<bool, HubError>
         }
     }
     Ok(None)
+}
+
+fn of_encoder(folder: &Path) -> Option<String> {
+    let config = read_bounded(&folder.join(CONFIG), MAX_CONFIG_BYTES).ok()?;
+    config::is_encoder(&config).then(|| MODULES.to_owned())
+}
+
+/// The files of the modules that an encoder's modules.json names. Names that are not plain are left to be refused by name.
+fn of_modules(folder: &Path) -> Vec<String> {
+    let folders = of_encoder(folder).map_or_else(Vec::new, |modules| pooling::module_folders(&folder.join(modules)));
+    folders.into_iter().filter(|path| is_plain_name(path)).map(|path| format!("{path}/config.json")).collect()
 }
 
 /// The files that an index names. They come from outside and become file names, so anything but a plain name is refused.

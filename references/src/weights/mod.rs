@@ -160,6 +160,34 @@ impl WeightFiles {
         Ok(tensor)
     }
 
+    /// Reads `count` rows of the embedding from row `first` on, in float32, and nothing else.
+    ///
+    /// # Errors
+    /// There is no embedding of this shape, it has no such rows, or it cannot be read.
+    pub(crate) fn embedding_rows(
+        &mut self,
+        shape: [usize; 2],
+        first: usize,
+        count: usize,
+    ) -> Result<Tensor, CheckpointError> {
+        let name = self.embedding().unwrap_or(EMBEDDINGS[0].0);
+        let stored = self.stored_name(name).to_owned();
+        let found = self.stored_shape(&stored).map(<[usize]>::to_vec);
+        if found.as_deref() != Some(&shape) || first.checked_add(count).is_none_or(|end| end > shape[0]) {
+            return Err(CheckpointError::Tensor {
+                file: self.file_of(&stored),
+                tensor: self.shown_name(&stored),
+                what: "shape",
+                found: format!("{found:?}"),
+                expected: format!("{shape:?}, of which {count} rows from row {first} on"),
+            });
+        }
+        match &mut self.container {
+            Container::Safetensors(shards) => shards.read_rows(&stored, first, count),
+            Container::Gguf(gguf) => gguf.read_rows(&stored, first, count),
+        }
+    }
+
     /// Counts a tensor as used without reading it.
     pub fn ignore(&mut self, name: &str) {
         self.unused.remove(name);

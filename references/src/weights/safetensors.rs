@@ -97,6 +97,20 @@ impl Shards {
     /// Reads a tensor that is in the files, in float32.
     pub(super) fn read(&mut self, name: &str) -> Result<Tensor, CheckpointError> {
         let (shard, place) = self.places[name].clone();
+        self.read_place(name, shard, &place)
+    }
+
+    /// Reads `count` rows of a matrix that is in the files and has them.
+    pub(super) fn read_rows(&mut self, name: &str, first: usize, count: usize) -> Result<Tensor, CheckpointError> {
+        let (shard, mut place) = self.places[name].clone();
+        let row_bytes = place.size_bytes / place.shape[0].max(1);
+        place.start += (first * row_bytes) as u64;
+        place.size_bytes = count * row_bytes;
+        place.shape[0] = count;
+        self.read_place(name, shard, &place)
+    }
+
+    fn read_place(&mut self, name: &str, shard: usize, place: &Place) -> Result<Tensor, CheckpointError> {
         let file = self.shards[shard].file.clone();
         let wrong = |found: String, expected: &str| CheckpointError::Tensor {
             file: file.clone(),

@@ -15,7 +15,7 @@ use ::safetensors::{Dtype, SafeTensors};
 use fidelity_references::{Checkpoint, Reference};
 use fidelity_trace::{Capture, Request, Scope, Subject, Taps};
 
-/// The goldens this version supports.
+/// The goldens of decoders this version supports; the encoder's is `bert`.
 pub(crate) const GOLDENS: [&str; 16] = [
     "llama-gqa",
     "llama-mha-tied",

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use fidelity_references::{Checkpoint, HubSettings, fetch};
+use fidelity_references::{Checkpoint, HubSettings, Output, Pooling, PoolingMode, fetch};
 
 use crate::{
     hub_server::{COMMIT, Host, REPOSITORY, Reply},
@@ -25,6 +25,34 @@ fn a_checkpoint_from_the_hub_is_the_one_of_the_folder() {
     assert_eq!(fetched.identity().source, "hub:owner/tiny");
     assert_eq!(fetched.identity().revision.as_deref(), Some(COMMIT));
     assert!(fetched.decoder(&|_, tensor| Ok(tensor)).is_ok());
+}
+
+#[test]
+fn an_encoder_comes_with_the_files_that_say_how_it_pools() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/bert");
+    let file = |name: &str| fs::read(folder.join(name)).expect("there");
+    let modules = br#"[{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"},
+        {"path": "2_Normalize", "type": "x.Normalize"}]"#;
+    let (config, model) = (file("config.json"), file("model.safetensors"));
+    let bench = Bench::serving(&[
+        ("config.json", &config, false),
+        ("model.safetensors", &model, true),
+        ("modules.json", modules, false),
+        ("1_Pooling/config.json", br#"{"pooling_mode": "cls"}"#, false),
+    ]);
+    let snapshot = bench.fetch().expect("served");
+    let checkpoint = Checkpoint::open_snapshot(&snapshot, "tiny", REPOSITORY).expect("opens");
+    let expected = Output::Hidden(Pooling { mode: PoolingMode::Cls, normalised: true, stated: true });
+    assert_eq!(checkpoint.architecture().output, expected);
+    let link = fs::read_link(bench.snapshot_file("1_Pooling/config.json")).expect("a link");
+    assert!(link.starts_with("../../../blobs"), "{link:?}");
+    assert!(bench.home().join(".no_exist").join(COMMIT).join("2_Normalize/config.json").is_file());
+    bench.hub.take_log();
+    bench.fetch_with(COMMIT, &bench.settings()).expect("cached");
+    assert!(bench.hub.take_log().is_empty(), "everything is known");
+    fs::remove_file(bench.snapshot_file("modules.json")).expect("there");
+    let warning = bench.offline("main").expect("cached").warning.expect("something is unknown");
+    assert!(warning.contains("modules.json"), "{warning}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use fidelity_trace::{BlockSite, Site};
 use fidelity_verdict::ScopeResult;
 
 use super::plot::Axis;
+use crate::judged;
 
 /// Most labels that fit under a chart.
 const MOST_LABELS: usize = 32;
@@ -41,16 +42,19 @@ fn step(columns: usize) -> usize {
     columns.div_ceil(MOST_LABELS).next_power_of_two()
 }
 
-/// The network from left to right: embed, a unit a block, final_norm, logits.
+/// The network from left to right: embed, a unit a block, final_norm, logits or an encoder's pooled row.
 pub(super) struct Network {
     blocks: u32,
+    /// What comes out, and what it is called.
+    last: (Site, &'static str),
 }
 
 impl Network {
     pub(super) fn of(result: &ScopeResult) -> Self {
         let sites = result.sites.keys().filter_map(|site| site.block());
         let blocks = result.blocks.iter().map(|block| block.block);
-        Self { blocks: sites.chain(blocks).max().map_or(0, |last| last + 1) }
+        let last = if judged::of_hidden(result) { (Site::Pooled, "pooled") } else { (Site::Logits, "logits") };
+        Self { blocks: sites.chain(blocks).max().map_or(0, |last| last + 1), last }
     }
 
     /// Where a site is, later sites further to the right.
@@ -60,7 +64,7 @@ impl Network {
             Site::Embed => self.margin() * 0.5,
             Site::Block(block, kind) => self.margin() + f64::from(block) + share(kind),
             Site::FinalNorm => end + self.margin() * 0.5,
-            Site::Logits => end + self.margin() * 1.5,
+            Site::Logits | Site::Pooled => end + self.margin() * 1.5,
         }
     }
 
@@ -78,7 +82,7 @@ impl Network {
         let blocks = (0..self.blocks).step_by(step(self.blocks as usize));
         let blocks = blocks.map(|block| (self.margin() + f64::from(block) + 0.5, block.to_string()));
         let end = |site, name: &str| (self.at(site), name.to_owned());
-        let ends = [end(Site::FinalNorm, "norm"), end(Site::Logits, "logits")];
+        let ends = [end(Site::FinalNorm, "norm"), end(self.last.0, self.last.1)];
         Axis {
             caption: "block".into(),
             range: 0.0..self.margin() * 3.0 + f64::from(self.blocks),

@@ -1,4 +1,4 @@
-//! The charts of one scope: error by layer, and logits by position.
+//! The charts of one scope: error by layer, and what was judged by position.
 
 use fidelity_trace::{BlockSite, Scope, Site};
 use fidelity_verdict::{RowResult, ScopeResult, Verdict};
@@ -7,12 +7,12 @@ use super::{
     axes::{Columns, Network, decades, nines, on_decades, to_nines},
     plot::{Ink, Mark, Plot},
 };
-use crate::{ReportError, layers::noise_floor};
+use crate::{ReportError, judged, layers::noise_floor};
 
 /// Whether a site is drawn by layer and in the heat map.
 pub(super) fn is_drawn(site: Site) -> bool {
     match site {
-        Site::Embed | Site::FinalNorm | Site::Logits => true,
+        Site::Embed | Site::FinalNorm | Site::Logits | Site::Pooled => true,
         Site::Block(_, kind) => matches!(kind, BlockSite::ResidMid | BlockSite::ResidPost),
     }
 }
@@ -51,19 +51,24 @@ pub(super) fn by_layer(verdict: &Verdict, scope: Scope, result: &ScopeResult) ->
     Plot { name: "layers", description, height: 300, x: network.axis(), y, marks }.svg()
 }
 
-/// Pearson of logits by position, a dot a row.
+/// The deciding Pearson by position, a dot a row.
 pub(super) fn pearson(verdict: &Verdict, scope: Scope, result: &ScopeResult) -> Result<String, ReportError> {
     let thresholds = &verdict.thresholds;
     let (faithful, broken) = (thresholds.faithful_pearson, thresholds.broken_pearson);
-    let values = result.rows.iter().filter_map(|row| row.pearson);
-    let y = nines("Pearson of logits (0.9, 0.99 … equally far apart)", values.chain([faithful, broken]));
+    let of_row = |row: &RowResult| judged::row_pearson(result, row);
+    let what = match judged::of_hidden(result) {
+        true => format!("Centred Pearson of {}", result.judged_site),
+        false => "Pearson of logits".to_owned(),
+    };
+    let values = result.rows.iter().filter_map(of_row);
+    let y = nines(&format!("{what} (0.9, 0.99 … equally far apart)"), values.chain([faithful, broken]));
     let place = |value: f64| to_nines(value).clamp(y.range.start, y.range.end);
     let rules = [
         Mark::Rule(place(faithful), format!("mean of a faithful scope ≥ {faithful}")),
         Mark::Rule(place(broken), format!("mean of a broken scope &lt; {broken}")),
     ];
-    let marks = by_position(result, |row| row.pearson.map(place), y.range.start);
-    let description = format!("Pearson of logits by position in scope {scope}; positions.csv holds the same numbers.");
+    let marks = by_position(result, |row| of_row(row).map(place), y.range.start);
+    let description = format!("{what} by position in scope {scope}; positions.csv holds the same numbers.");
     let x = Columns::of(result).axis();
     Plot { name: "pearson", description, height: 240, x, y, marks: marks.into_iter().chain(rules).collect() }.svg()
 }

@@ -108,7 +108,7 @@ impl HeatMap {
         let labelled = self.rows.iter().enumerate().filter_map(|(index, (site, _))| {
             let middle = index as f64 + 0.5;
             let (text, rows) = match site {
-                Site::Embed | Site::Logits => (site.kind().to_owned(), middle),
+                Site::Embed | Site::Logits | Site::Pooled => (site.kind().to_owned(), middle),
                 Site::Block(block, BlockSite::ResidPost) if narrow => (block.to_string(), index as f64),
                 Site::FinalNorm | Site::Block(..) if narrow => return None,
                 Site::FinalNorm => ("norm".to_owned(), middle),

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     ReportError, generated,
     identity::{checkpoint_name, deviation, is_expected, is_injected, name_in_role, plain, prompt_counts, sorted},
+    judged,
     numbers::magnitude,
     text::{printable, truncated},
 };
@@ -29,6 +30,8 @@ pub(super) struct Page {
     reason: String,
     expected: bool,
     exit_code: u8,
+    /// Hidden rows were judged: there are no numbers of logits.
+    encoder: bool,
     checkpoint: String,
     prompt_counts: String,
     arms: [ArmView; 2],
@@ -102,6 +105,7 @@ impl Page {
             reason: printable(&verdict.reason),
             expected: is_expected(verdict),
             exit_code: verdict.exit_code,
+            encoder: judged::is_encoder(verdict),
             checkpoint: checkpoint_name(&verdict.checkpoint),
             prompt_counts: prompt_counts(verdict),
             arms: [ArmView::of("reference", &arms.reference), ArmView::of("device", &arms.device)],
@@ -171,16 +175,21 @@ fn generated_view(verdict: &Verdict) -> Option<GeneratedView> {
 fn thresholds(verdict: &Verdict) -> Vec<Fact> {
     let applied = &verdict.thresholds;
     let exact = |value: f64| format!("{value}");
-    vec![
-        fact("faithful from a mean Pearson of", exact(applied.faithful_pearson)),
-        fact("faithful from a top-1 rate (with ties) of", exact(applied.faithful_top1)),
-        fact("broken below a mean Pearson of", exact(applied.broken_pearson)),
+    let encoder = judged::is_encoder(verdict);
+    let pearson = if encoder { "centred Pearson" } else { "Pearson" };
+    let of_all = [
+        fact(&format!("faithful from a mean {pearson} of"), exact(applied.faithful_pearson)),
+        fact(&format!("broken below a mean {pearson} of"), exact(applied.broken_pearson)),
         fact("inconclusive with fewer rows than", applied.minimum_rows.to_string()),
         fact("a site is bad above a median relative L2 of", exact(applied.bad_site_relative_l2)),
         fact("… and above the noise floor times", exact(applied.bad_site_noise_factor)),
+    ];
+    let of_logits = [
+        fact("faithful from a top-1 rate (with ties) of", exact(applied.faithful_top1)),
         fact("a generation can be degenerate from a length of", applied.degenerate_generation_length.to_string()),
         fact("… when it ends with one token repeated", applied.degenerate_repeats.to_string()),
-    ]
+    ];
+    of_all.into_iter().chain(of_logits.into_iter().filter(|_| !encoder)).collect()
 }
 
 fn checkpoint_facts(verdict: &Verdict) -> Vec<Fact> {

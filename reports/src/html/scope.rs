@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::{curves, heatmap, page::symbol};
 use crate::{
-    ReportError,
+    ReportError, judged,
     layers::{Layer, has_layers, layers},
-    numbers::{ABSENT, correlation, correlation_interval, magnitude, or_absent, rate, site_correlation},
+    numbers::{ABSENT, correlation, correlation_interval, magnitude, or_absent, rate},
     text::printable,
 };
 
@@ -31,7 +31,7 @@ pub(super) struct ScopeView {
     coverage: Vec<(&'static str, usize)>,
 }
 
-/// The numbers of logits.
+/// The numbers of what was judged.
 #[derive(Serialize)]
 struct Metrics {
     rows: usize,
@@ -48,6 +48,12 @@ struct Metrics {
     flips: String,
     top5: String,
     perplexity_ratio: String,
+    /// Of hidden rows, not centred.
+    plain: String,
+    relative_l2: String,
+    /// Of the one row a prompt.
+    pooled: String,
+    pooled_worst: String,
 }
 
 /// SVG elements, each absent when there is nothing to draw.
@@ -76,8 +82,10 @@ struct RowView {
     position: u32,
     token: u32,
     pearson: String,
+    plain: String,
+    relative_l2: String,
     kl: String,
-    reference_choice: u32,
+    reference_choice: String,
     device_choice: String,
     rank: String,
 }
@@ -113,12 +121,12 @@ const fn meaning(scope: Scope) -> &'static str {
 
 impl Metrics {
     fn of(result: &ScopeResult) -> Self {
-        let site = result.sites.get(&Site::Logits);
+        let site = judged::site(result);
         let logits = site.and_then(|site| site.logits.as_ref());
         let count = |pick: fn(&SiteResult) -> usize| site.map_or(0, pick);
-        let pearson =
-            |pick: fn(&Summary) -> f64| site.map_or_else(|| ABSENT.to_owned(), |site| site_correlation(site, pick));
-        let interval = site.and_then(|site| site.pearson).and_then(|pearson| pearson.interval);
+        let pearson = |pick: fn(&Summary) -> f64| judged::correlation(result, pick);
+        let plain = |of: Site, pick: fn(&Summary) -> f64| judged::plain_correlation(result, of, pick);
+        let interval = judged::pearson(result).and_then(|pearson| pearson.interval);
         let percents =
             |[low, high]: [f64; 2]| format!("[{}, {}]", crate::numbers::percent(low), crate::numbers::percent(high));
         let integer = |value: Option<usize>| value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string());
@@ -139,6 +147,10 @@ impl Metrics {
             perplexity_ratio: or_absent(logits.and_then(|logits| logits.perplexity_ratio), |ratio| {
                 format!("{ratio:.4}")
             }),
+            plain: plain(result.judged_site, |summary| summary.mean),
+            relative_l2: or_absent(site.and_then(|site| site.relative_l2).map(|error| error.mean), magnitude),
+            pooled: plain(Site::Pooled, |summary| summary.mean),
+            pooled_worst: plain(Site::Pooled, |summary| summary.min),
         }
     }
 }
@@ -150,7 +162,7 @@ impl Charts {
         Ok(Self {
             by_layer: draw(has_layers(result), &|| curves::by_layer(verdict, scope, result))?,
             pearson: draw(any_row, &|| curves::pearson(verdict, scope, result))?,
-            kl: draw(any_row, &|| curves::kl(scope, result))?,
+            kl: draw(any_row && !judged::of_hidden(result), &|| curves::kl(scope, result))?,
             heatmap: heatmap::svg(scope, result),
         })
     }
@@ -180,16 +192,19 @@ fn first_bad_detail(result: &ScopeResult) -> Option<String> {
 /// Rows that are not finite first, then those of the lowest Pearson.
 fn worst_rows(verdict: &Verdict, result: &ScopeResult) -> Vec<RowView> {
     let mut rows: Vec<&RowResult> = result.rows.iter().collect();
-    let badness = |row: &RowResult| if row.finite { row.pearson.unwrap_or(1.0) } else { f64::NEG_INFINITY };
+    let pearson = |row: &RowResult| judged::row_pearson(result, row);
+    let badness = |row: &RowResult| if row.finite { pearson(row).unwrap_or(1.0) } else { f64::NEG_INFINITY };
     rows.sort_by(|a, b| badness(a).total_cmp(&badness(b)));
     let integer = |value: Option<u32>| value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string());
     let view = |row: &RowResult| RowView {
         prompt: verdict.prompts.get(row.prompt).map_or_else(|| ABSENT.to_owned(), |prompt| printable(&prompt.id)),
         position: row.position,
         token: row.token_id,
-        pearson: if row.finite { or_absent(row.pearson, correlation) } else { "not finite".to_owned() },
+        pearson: if row.finite { or_absent(pearson(row), correlation) } else { "not finite".to_owned() },
+        plain: or_absent(row.pearson, correlation),
+        relative_l2: or_absent(row.relative_l2, magnitude),
         kl: or_absent(row.kl, magnitude),
-        reference_choice: row.reference_choice,
+        reference_choice: integer(row.reference_choice),
         device_choice: integer(row.device_choice),
         rank: integer(row.rank),
     };

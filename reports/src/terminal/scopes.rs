@@ -1,4 +1,4 @@
-//! Scopes × metrics of logits.
+//! Scopes × metrics of what was judged.
 
 use fidelity_trace::{Scope, Site};
 use fidelity_verdict::{LogitsResult, ScopeResult, SiteResult, Verdict};
@@ -7,44 +7,66 @@ use super::{
     Paint, Style,
     table::{Align, Column, Row, Table},
 };
-use crate::numbers::{ABSENT, correlation_interval, magnitude, or_absent, rate, site_correlation};
+use crate::{
+    judged,
+    numbers::{ABSENT, correlation_interval, magnitude, or_absent, rate},
+};
+
+/// Columns of numbers, most important first.
+const OF_LOGITS: [&str; 7] = ["rows", "Pearson", "worst row", "top-1", "ties", "flips", "KL, nats"];
+const OF_HIDDEN: [&str; 6] = ["rows", "centred Pearson", "worst row", "plain", "relative L2", "pooled"];
 
 pub(super) fn section(verdict: &Verdict, style: Style) -> Vec<String> {
     if verdict.scopes.is_empty() {
         return vec!["No scope was compared.".to_owned()];
     }
+    let hidden = judged::is_encoder(verdict);
+    let right: &[&str] = if hidden { &OF_HIDDEN } else { &OF_LOGITS };
     let left = ["scope", "verdict"].map(|name| Column { name, align: Align::Left });
-    let right = ["rows", "Pearson", "worst row", "top-1", "ties", "flips", "KL, nats"];
-    let right = right.map(|name| Column { name, align: Align::Right });
-    let rows = verdict.scopes.iter().map(|(scope, result)| row(*scope, result)).collect();
+    let right = right.iter().map(|name| Column { name, align: Align::Right });
+    let numbers = if hidden { of_hidden } else { of_logits };
+    let rows = verdict.scopes.iter().map(|(scope, result)| row(*scope, result, numbers(result))).collect();
     Table { columns: left.into_iter().chain(right).collect(), rows }.lines(style)
 }
 
-fn row(scope: Scope, result: &ScopeResult) -> Row {
-    let site = result.sites.get(&Site::Logits);
-    let logits = site.and_then(|site| site.logits.as_ref());
-    let of_site = |write: &dyn Fn(&SiteResult) -> String| site.map_or_else(|| ABSENT.to_owned(), write);
+fn row(scope: Scope, result: &ScopeResult, numbers: Vec<String>) -> Row {
+    let head = [(scope.to_string(), Paint::Strong), (result.verdict.to_string(), Paint::of(result.verdict))];
+    Row {
+        cells: head.into_iter().chain(numbers.into_iter().map(|text| (text, Paint::Plain))).collect(),
+        below: [interval(result), first_bad(result), left_out(result)].into_iter().flatten().collect(),
+    }
+}
+
+fn of_logits(result: &ScopeResult) -> Vec<String> {
+    let logits = judged::site(result).and_then(|site| site.logits.as_ref());
     let of_logits = |write: &dyn Fn(&LogitsResult) -> String| logits.map_or_else(|| ABSENT.to_owned(), write);
-    let plain = [
+    vec![
         result.coverage.rows_compared.to_string(),
-        of_site(&|site| site_correlation(site, |summary| summary.mean)),
-        of_site(&|site| site_correlation(site, |summary| summary.min)),
+        judged::correlation(result, |summary| summary.mean),
+        judged::correlation(result, |summary| summary.min),
         of_logits(&|logits| rate(&logits.top1)),
         of_logits(&|logits| logits.top1.ties.to_string()),
         of_logits(&|logits| logits.top1.flips.to_string()),
         of_logits(&|logits| or_absent(logits.kl.map(|kl| kl.mean), magnitude)),
-    ];
-    let head = [(scope.to_string(), Paint::Strong), (result.verdict.to_string(), Paint::of(result.verdict))];
-    Row {
-        cells: head.into_iter().chain(plain.map(|text| (text, Paint::Plain))).collect(),
-        below: [interval(site), first_bad(result), left_out(result, site)].into_iter().flatten().collect(),
-    }
+    ]
 }
 
-fn interval(site: Option<&SiteResult>) -> Option<String> {
-    let pearson = site?.pearson?;
-    Some(match pearson.interval {
-        Some(interval) => format!("95 % interval of Pearson {} over prompts", correlation_interval(interval)),
+fn of_hidden(result: &ScopeResult) -> Vec<String> {
+    let error = judged::site(result).and_then(|site| site.relative_l2);
+    vec![
+        result.coverage.rows_compared.to_string(),
+        judged::correlation(result, |summary| summary.mean),
+        judged::correlation(result, |summary| summary.min),
+        judged::plain_correlation(result, result.judged_site, |summary| summary.mean),
+        or_absent(error.map(|error| error.mean), magnitude),
+        judged::plain_correlation(result, Site::Pooled, |summary| summary.mean),
+    ]
+}
+
+fn interval(result: &ScopeResult) -> Option<String> {
+    let name = judged::pearson_name(result);
+    Some(match judged::pearson(result)?.interval {
+        Some(interval) => format!("95 % interval of {name} {} over prompts", correlation_interval(interval)),
         None => "no interval: it needs two prompts or more".to_owned(),
     })
 }
@@ -59,11 +81,12 @@ fn first_bad(result: &ScopeResult) -> Option<String> {
 }
 
 /// What keeps rows out of the numbers above.
-fn left_out(result: &ScopeResult, site: Option<&SiteResult>) -> Option<String> {
-    let coverage = &result.coverage;
+fn left_out(result: &ScopeResult) -> Option<String> {
+    let (coverage, site) = (&result.coverage, judged::site(result));
+    let count = |pick: fn(&SiteResult) -> usize| site.map_or(0, pick);
     let counts = [
-        (site.map_or(0, |site| site.non_finite_rows), "not finite"),
-        (site.map_or(0, |site| site.constant_rows), "constant"),
+        (count(|site| site.non_finite_rows), "not finite"),
+        (count(|site| site.constant_rows), "constant"),
         (coverage.rows_missing, "missing"),
         (coverage.rows_other_token, "of another token"),
         (coverage.rows_reference_not_finite, "not finite in the reference"),

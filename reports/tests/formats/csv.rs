@@ -3,11 +3,19 @@
 use fidelity_reports::{layers_csv, positions_csv};
 use insta::assert_snapshot;
 
-use crate::sample::{broken, empty, hostile, not_finite};
+use crate::sample::{broken, empty, encoder, hostile, not_finite};
 
 #[test]
 fn every_row_of_logits_is_a_line() {
     assert_snapshot!(positions_csv(&not_finite()));
+}
+
+#[test]
+fn what_is_of_logits_only_is_empty_in_an_encoder() {
+    let text = positions_csv(&encoder());
+    let cells: Vec<&str> = text.lines().nth(1).expect("a row").split(',').collect();
+    assert_eq!(&cells[10..18], ["", "", "", "", "", "", "", "final_norm"]);
+    assert!(cells[18].parse::<f64>().is_ok(), "{cells:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fidelity_verdict::Verdict;
 use serde_json::Value;
 
-use crate::sample::broken;
+use crate::sample::{broken, encoder};
 
 const DOCUMENT: &str = include_str!("../../../docs/VERDICT.md");
 /// Fields whose keys are data: scopes, sites, or whatever an arm says of itself.
@@ -21,7 +21,9 @@ fn the_example_is_a_verdict() {
 #[test]
 fn every_field_is_explained() {
     let mut fields = BTreeSet::new();
-    collect(&serde_json::to_value(broken()).expect("JSON"), false, &mut fields);
+    for verdict in [broken(), encoder()] {
+        collect(&serde_json::to_value(verdict).expect("JSON"), false, &mut fields);
+    }
     let missing: Vec<_> = fields.iter().filter(|field| !DOCUMENT.contains(&format!("`{field}`"))).collect();
     assert!(missing.is_empty(), "docs/VERDICT.md does not explain {missing:?}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_reports::html;
 use insta::assert_snapshot;
 
-use crate::sample::{HOSTILE, LARGE, Size, all, broken, broken_of, empty, hostile, odd, sized};
+use crate::sample::{HOSTILE, LARGE, Size, all, broken, broken_of, empty, encoder, hostile, odd, sized};
 
 const REPRODUCE: &str = "fidelity run --checkpoint demo --fault gqa_tile@2";
 
@@ -30,6 +30,17 @@ fn the_verdict_comes_first_and_an_injected_fault_is_said_aloud() {
     let words = words(&page(&broken()));
     let first: Vec<&str> = words.lines().filter(|line| !line.starts_with("✗")).take(6).collect();
     assert_snapshot!(first.join("\n"));
+}
+
+#[test]
+fn an_encoder_has_no_word_of_logits() {
+    let page = words(&page(&encoder()));
+    for word in ["logits", "Logits", "top-1", "KL", "perplexity", "choice", "NaN"] {
+        assert!(!page.contains(word), "{word}: {page}");
+    }
+    for word in ["centred Pearson", "final_norm", "pooled"] {
+        assert!(page.contains(word), "{word}");
+    }
 }
 
 #[test]

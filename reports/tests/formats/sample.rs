@@ -13,7 +13,7 @@ use fidelity_verdict::{
 };
 use serde_json::{Map, Value, json};
 
-use self::parts::{rounding, scope, summary, wrong_from_block_2};
+use self::parts::{of_encoder, rounding, scope, summary, wrong_from_block_2};
 
 /// The size of a synthetic run.
 #[derive(Clone, Copy)]
@@ -74,6 +74,21 @@ pub(crate) fn broken_of(size: Size) -> Verdict {
     verdict
 }
 
+/// An encoder whose attention is wrong from block 2 on.
+pub(crate) fn encoder() -> Verdict {
+    let mut result = of_encoder(SMALL, Outcome::Broken, wrong_from_block_2);
+    result.reason = "mean centred Pearson 0.19 is below 0.90".into();
+    result.first_bad_site = Some(Site::Block(2, BlockSite::ResidMid));
+    let reason = format!("base: {}; first bad site blocks.2.resid_mid", result.reason);
+    Verdict {
+        scopes: BTreeMap::from([(Scope::Base, result)]),
+        verdict: Outcome::Broken,
+        exit_code: 1,
+        reason,
+        ..frame(SMALL)
+    }
+}
+
 /// Nothing was compared.
 pub(crate) fn empty() -> Verdict {
     let mut verdict = frame(Size { prompts: 1, ..SMALL });
@@ -100,8 +115,8 @@ pub(crate) fn not_finite() -> Verdict {
             nmse: None,
             max_abs: None,
             kl: None,
-            top1: Agreement::Flip,
-            top5: Agreement::Flip,
+            top1: Some(Agreement::Flip),
+            top5: Some(Agreement::Flip),
             device_choice: None,
             rank: None,
             delta_log_prob: None,
@@ -163,11 +178,12 @@ pub(crate) fn hostile() -> Verdict {
 }
 
 /// Every sample, by name.
-pub(crate) fn all() -> [(&'static str, Verdict); 9] {
+pub(crate) fn all() -> [(&'static str, Verdict); 10] {
     let [torn, blind, exact] = odd();
     [
         ("faithful", faithful()),
         ("broken", broken()),
+        ("encoder", encoder()),
         ("empty", empty()),
         ("not_finite", not_finite()),
         ("hostile", hostile()),

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use fidelity_reports::{Style, terminal, verdict_line};
 use insta::assert_snapshot;
 
-use crate::sample::{LARGE, all, broken, broken_of, empty, faithful, hostile, not_finite, odd};
+use crate::sample::{LARGE, all, broken, broken_of, empty, encoder, faithful, hostile, not_finite, odd};
 
 const PLAIN: Style = Style { width: 80, colour: false };
 
@@ -17,6 +17,11 @@ fn faithful_run() {
 #[test]
 fn broken_run() {
     assert_snapshot!(terminal(&broken(), PLAIN));
+}
+
+#[test]
+fn run_of_an_encoder() {
+    assert_snapshot!(terminal(&encoder(), PLAIN));
 }
 
 #[test]

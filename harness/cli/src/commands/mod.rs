@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod compare;
 pub(crate) mod list;

@@ -38,6 +38,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
     let continuations = match &given {
         Some(trace) => continuations(trace),
+        None if inputs.scopes.iter().all(|scope| matches!(scope, Scope::Base | Scope::Prefill)) => {
+            vec![Vec::new(); inputs.prompts.len()]
+        }
         None => {
             let ours = folder.path().join("reference");
             let target = Target { folder: &ours, resume: args.output.resume, scopes: &[Scope::TbtFree] };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fidelity_compare::{PromptSettings, compare_prompt, conclude};
-use fidelity_trace::{BlockSite, PromptTrace, Scope, Site};
+use fidelity_trace::{BlockSite, Network, PromptTrace, Scope, Site};
 use fidelity_verdict::BlockError;
 
 use crate::traces::{header, prompt, scope};
@@ -19,7 +19,7 @@ fn base(sites: &[(Site, Vec<f32>)]) -> PromptTrace {
 }
 
 fn blocks(reference: &PromptTrace, device: &PromptTrace, local: Option<&PromptTrace>) -> Vec<BlockError> {
-    let settings = PromptSettings { noise_floor: &BTreeMap::new(), logits_step: None };
+    let settings = PromptSettings { noise_floor: &BTreeMap::new(), logits_step: None, network: Network::Decoder };
     let compared = compare_prompt(reference, device, local, &settings);
     let mut found = conclude(header(1), vec![compared]);
     found.scopes.remove(&Scope::Base).expect("base").blocks

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fidelity_compare::{PromptSettings, compare_prompt, conclude};
-use fidelity_trace::{PromptTrace, Scope};
+use fidelity_trace::{Network, PromptTrace, Scope};
 use fidelity_verdict::Agreement::{self, Agree, Flip, Tie};
 
 use crate::traces::{base, base_logits, header, logits, verdict_of};
@@ -17,10 +17,11 @@ fn choice(
 ) -> (Agreement, Agreement) {
     let noise_floor: BTreeMap<String, f64> =
         noise_floor.map(|floor| ("logits".to_owned(), floor)).into_iter().collect();
-    let settings = PromptSettings { noise_floor: &noise_floor, logits_step };
+    let settings = PromptSettings { noise_floor: &noise_floor, logits_step, network: Network::Decoder };
     let compared = compare_prompt(reference, &base_logits(&[device.to_vec()]), None, &settings);
     let found = conclude(header(1), vec![compared]);
-    (base(&found).rows[0].top1, base(&found).rows[0].top5)
+    let row = &base(&found).rows[0];
+    (row.top1.expect("of logits"), row.top5.expect("of logits"))
 }
 
 fn with_noise(row: &[f32], noise: f32) -> PromptTrace {
@@ -85,7 +86,7 @@ fn one_row_has_no_perplexity() {
 fn rank_and_log_probability_are_of_the_references_choice() {
     let found = verdict_of(&base_logits(&[vec![0.0, 0.0, 9.0]]), &base_logits(&[vec![1.0, 1.0, 0.0]]));
     let row = &base(&found).rows[0];
-    assert_eq!((row.reference_choice, row.device_choice, row.rank, row.top1), (2, Some(0), Some(2), Flip));
+    assert_eq!((row.reference_choice, row.device_choice, row.rank, row.top1), (Some(2), Some(0), Some(2), Some(Flip)));
     let (e, e9) = (1.0_f64.exp(), 9.0_f64.exp());
     let expected = (1.0 / (2.0 * e + 1.0)).ln() - (e9 / (e9 + 2.0)).ln();
     let stored = row.delta_log_prob.expect("finite");

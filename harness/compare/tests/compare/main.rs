@@ -2,6 +2,7 @@
 
 mod blocks;
 mod coverage;
+mod encoder;
 mod logits;
 mod outcomes;
 mod properties;

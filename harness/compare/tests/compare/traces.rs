@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fidelity_compare::{Header, NotComputed, PromptComparison, PromptSettings, compare_prompt, conclude};
-use fidelity_trace::{Arm, ArmKind, CheckpointIdentity, PromptTrace, Scope, ScopeTrace, Site, Status, Tensor};
+use fidelity_trace::{Arm, ArmKind, CheckpointIdentity, Network, PromptTrace, Scope, ScopeTrace, Site, Status, Tensor};
 use fidelity_verdict::{ArmIdentity, Arms, LogitsResult, PromptResult, ScopeResult, SiteResult, Thresholds, Verdict};
 
 /// A tensor of equally long rows.
@@ -46,7 +46,13 @@ pub(crate) fn map(rows: &[Vec<f32>], change: impl Fn(f32) -> f32) -> Vec<Vec<f32
 
 /// Compares a prompt with a reference that has no noise and an arm that has no grid.
 pub(crate) fn measure(reference: &PromptTrace, device: &PromptTrace) -> PromptComparison {
-    compare_prompt(reference, device, None, &PromptSettings { noise_floor: &BTreeMap::new(), logits_step: None })
+    measure_of(Network::Decoder, reference, device)
+}
+
+/// The same of any kind of network.
+pub(crate) fn measure_of(network: Network, reference: &PromptTrace, device: &PromptTrace) -> PromptComparison {
+    let settings = PromptSettings { noise_floor: &BTreeMap::new(), logits_step: None, network };
+    compare_prompt(reference, device, None, &settings)
 }
 
 /// A header for this many computed prompts.
@@ -66,6 +72,7 @@ pub(crate) fn header(prompts: usize) -> Header {
     Header {
         checkpoint: CheckpointIdentity::default(),
         arms: Arms { reference: arm(ArmKind::Reference), device: arm(ArmKind::Emulator) },
+        network: Network::Decoder,
         thresholds: Thresholds::compiled_in(),
         expect: Vec::new(),
         notes: Vec::new(),

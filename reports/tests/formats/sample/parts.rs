@@ -54,6 +54,7 @@ fn site(error: f64, size: Size) -> SiteResult {
         exact_rows: 0,
         cosine: Some(similarity(error * error / 2.0, several, n)),
         pearson: Some(similarity(error * error / 2.0, several, n)),
+        centred_pearson: None,
         relative_l2: Some(summary(error, several, n)),
         nmse: Some(summary(error * error, several, n)),
         sqnr_db: Some(summary(-20.0 * error.log10(), several, n)),
@@ -76,13 +77,14 @@ fn rows(error: f64, size: Size) -> Vec<RowResult> {
             finite: true,
             cosine: Some(1.0 - distance),
             pearson: Some(1.0 - distance),
+            centred_pearson: None,
             relative_l2: Some((2.0 * distance).sqrt()),
             nmse: Some(2.0 * distance),
             max_abs: Some(error * 8.0),
             kl: Some(distance * 3.0),
-            top1: if flips { Agreement::Flip } else { Agreement::Agree },
-            top5: Agreement::Agree,
-            reference_choice: 300 + position,
+            top1: Some(if flips { Agreement::Flip } else { Agreement::Agree }),
+            top5: Some(Agreement::Agree),
+            reference_choice: Some(300 + position),
             device_choice: Some(300 + position + u32::from(flips)),
             rank: Some(u32::from(flips)),
             delta_log_prob: Some(-distance),
@@ -92,7 +94,7 @@ fn rows(error: f64, size: Size) -> Vec<RowResult> {
 }
 
 fn logits(rows: &[RowResult], size: Size, error: f64) -> LogitsResult {
-    let count = |wanted| rows.iter().filter(|row| row.top1 == wanted).count();
+    let count = |wanted| rows.iter().filter(|row| row.top1 == Some(wanted)).count();
     let (agree, ties, flips) = (count(Agreement::Agree), count(Agreement::Tie), count(Agreement::Flip));
     let rate = |matching: usize| Some(matching as f64 / rows.len() as f64);
     let interval = (size.prompts > 1).then_some([0.93, 1.0]);
@@ -138,6 +140,7 @@ pub(crate) fn scope(size: Size, verdict: Outcome, error: impl Fn(Site) -> f64) -
     ScopeResult {
         verdict,
         reason: "mean Pearson 0.999 and top-1 100 % over 16 rows".into(),
+        judged_site: Site::Logits,
         first_bad_site: None,
         first_bad_site_detail: None,
         coverage: Coverage {
@@ -153,6 +156,26 @@ pub(crate) fn scope(size: Size, verdict: Outcome, error: impl Fn(Site) -> f64) -
     }
 }
 
+/// The same of an encoder: hidden rows are judged, there are no logits, and a prompt has one row of `pooled`.
+pub(crate) fn of_encoder(size: Size, verdict: Outcome, error: impl Fn(Site) -> f64) -> ScopeResult {
+    let (hidden, pooled) = (error(Site::FinalNorm), error(Site::Pooled));
+    let mut result = scope(size, verdict, error);
+    result.judged_site = Site::FinalNorm;
+    result.reason = "centred Pearson 0.999".into();
+    result.sites.remove(&Site::Logits);
+    result.profile.sites.remove(&Site::Logits);
+    result.sites.insert(Site::Pooled, site(pooled, Size { positions: 1, ..size }));
+    if let Some(last) = result.sites.get_mut(&Site::FinalNorm) {
+        last.centred_pearson = Some(similarity(hidden * hidden, size.prompts > 1, last.rows));
+    }
+    for row in &mut result.rows {
+        row.centred_pearson = row.pearson.map(|plain| 1.0 - 2.0 * (1.0 - plain));
+        (row.kl, row.delta_log_prob) = (None, None);
+        (row.top1, row.top5, row.reference_choice, row.device_choice, row.rank) = (None, None, None, None, None);
+    }
+    result
+}
+
 /// Rounding of 8-bit weights, growing slowly.
 pub(crate) fn rounding(site: Site) -> f64 {
     match site {
@@ -162,6 +185,7 @@ pub(crate) fn rounding(site: Site) -> f64 {
         }
         Site::FinalNorm => 0.03,
         Site::Logits => 0.02,
+        Site::Pooled => 0.01,
     }
 }
 
@@ -173,5 +197,6 @@ pub(crate) fn wrong_from_block_2(site: Site) -> f64 {
         Site::Block(block, _) => 0.31 + 0.6 * (1.0 - 1.0 / f64::from(block)),
         Site::FinalNorm => 0.95,
         Site::Logits => 0.9,
+        Site::Pooled => 0.8,
     }
 }
