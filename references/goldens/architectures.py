@@ -33,7 +33,7 @@ class Draw:
 def decoder(draw, model_type, name, heads=None, kv_heads=None, head_dim=None):
     """The keys that all families named like Llama share."""
     heads = heads or draw.one(2, 4, 6, 8)
-    width = draw.one(8, 16, 24, 32)
+    width = draw.one(16, 24, 32)
     config = {
         "architectures": [name],
         "model_type": model_type,
@@ -212,7 +212,7 @@ def smollm3(draw):
 
 def gpt2(draw, inverse=False):
     heads = draw.one(2, 3, 4)
-    hidden = heads * draw.one(8, 16, 24)
+    hidden = heads * draw.one(16, 24)
     config = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -242,7 +242,7 @@ def bert(draw):
     config = {
         "architectures": ["BertModel"],
         "model_type": "bert",
-        "hidden_size": heads * draw.one(8, 16, 24),
+        "hidden_size": heads * draw.one(16, 24),
         "intermediate_size": draw.whole(48, 200),
         "num_hidden_layers": draw.whole(*BLOCKS),
         "num_attention_heads": heads,
