@@ -6,7 +6,9 @@ use fidelity_trace::{BosConvention, CheckpointIdentity};
 use serde_json::Value;
 
 use crate::{
-    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo, gguf::Gguf,
+    Architecture, CheckpointError, Decoder, Snapshot, Tokenizer, WeightFiles, WeightKind, config, demo,
+    gguf::Gguf,
+    second_opinion::{NoOpinion, SecondOpinion},
     weights::read_bounded,
 };
 
@@ -186,6 +188,15 @@ impl Checkpoint {
         let decoder = Decoder::load(&mut weights, &self.architecture, transform)?;
         weights.finish()?;
         Ok(decoder)
+    }
+
+    /// Another implementation of the same files, for sequences up to `longest` tokens.
+    pub(crate) fn second_opinion(&self, longest: usize) -> Result<SecondOpinion, NoOpinion> {
+        let mut weights = self.files.weights().map_err(NoOpinion::Failed)?;
+        if self.architecture.tied_head {
+            weights.tie_head();
+        }
+        SecondOpinion::load(&self.identity.config, weights, longest)
     }
 }
 
