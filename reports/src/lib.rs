@@ -25,7 +25,9 @@ pub use crate::{
     csv::{layers_csv, positions_csv},
     html::html,
     json::json,
-    terminal::{Style, terminal, verdict_line},
+    numbers::magnitude,
+    terminal::{Align, Style, duration, labelled, table, terminal, verdict_line},
+    text::printable,
 };
 
 /// A report that could not be made or written.

@@ -3,7 +3,8 @@
 use unicode_width::UnicodeWidthChar;
 
 /// The text with everything invisible written out, so that it can neither steer a terminal nor reorder a line.
-pub(crate) fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
         match character {
             '\n' => shown.push_str("\\n"),
