@@ -2,6 +2,7 @@
 
 mod args;
 mod arms;
+mod check_text;
 mod commands;
 mod error;
 mod inputs;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     threads::one_a_job(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
+        Command::Reference(reference) if reference.check => commands::check::check(reference),
         Command::Reference(reference) => commands::record::reference(reference),
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),

@@ -42,7 +42,7 @@ pub(crate) fn say_verdict(verdict: &Verdict, form: Form, wall_time: Option<Durat
     print(&text);
 }
 
-fn style() -> Style {
+pub(crate) fn style() -> Style {
     let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Style { colour, ..Style::default() }
 }

@@ -103,7 +103,10 @@ fn concluded(second: SecondOpinion, rows: Vec<OpinionRow>, prompts: &[(String, V
             CheckOutcome::Incomplete,
             format!("{} of {all} rows agree; {rows_not_compared} were not compared, since {left}", rows.len()),
         ),
-        Some(_) => (CheckOutcome::Pass, format!("all {all} rows agree")),
+        Some(logits) => {
+            let largest = rows.iter().map(|row| row.relative_l2).fold(logits.worst.relative_l2, f64::max);
+            (CheckOutcome::Pass, format!("all {all} rows agree, the furthest to {largest:.2e}"))
+        }
     };
     OpinionPart { outcome, reason, implementation: Some(second.about), rows_not_compared, logits, rows }
 }

@@ -44,9 +44,10 @@ pub(super) fn measure(
     })?;
     let noise = by_site(measured.iter().map(|prompt| Some(&prompt.noise)), |_, _, _| NOISE_BAR);
     let (outcome, reason) = report::of_sites(&noise);
-    let chunks = CHUNKS.iter().enumerate().map(|(index, tokens)| chunked(*tokens, index, &measured));
+    let chunks = CHUNKS.iter().enumerate().map(|(index, tokens)| chunked(*tokens, index, &measured, &noise));
+    let chunks = chunks.collect();
     Ok(Own {
-        chunks: chunks.collect(),
+        chunks,
         logits_noise: measured.iter().map(|it| it.noise.get(&Site::Logits).cloned().unwrap_or_default()).collect(),
         noise: NoisePart { outcome, reason, sites: noise },
     })
@@ -75,10 +76,11 @@ fn angles_depend_on_chunks(decoder: &Decoder, tokens: usize) -> bool {
     matches!(scaling, Some(RopeScaling::Dynamic { max_positions, .. }) if tokens > *max_positions)
 }
 
-fn chunked(tokens: usize, index: usize, measured: &[Measured]) -> ChunkedPart {
+fn chunked(tokens: usize, index: usize, measured: &[Measured], noise: &BTreeMap<Site, SiteDistance>) -> ChunkedPart {
     let bar = |prompt: usize, site: &Site, position: usize| {
-        let noise = measured[prompt].noise.get(site).and_then(|rows| rows.get(position));
-        noise.map_or(CHUNK_BAR.floor, |noise| CHUNK_BAR.at(*noise))
+        let own = measured[prompt].noise.get(site).and_then(|rows| rows.get(position));
+        let median = noise.get(site).map_or(0.0, |site| site.median);
+        CHUNK_BAR.at(own.map_or(median, |own| own.max(median)))
     };
     let sites = by_site(measured.iter().map(|prompt| prompt.chunks[index].as_ref()), bar);
     let (mut outcome, mut reason) = report::of_sites(&sites);

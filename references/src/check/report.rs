@@ -196,21 +196,34 @@ impl OpinionRow {
 /// Outcome and reason of a part that measured sites.
 pub(super) fn of_sites(sites: &BTreeMap<Site, SiteDistance>) -> (CheckOutcome, String) {
     let rows: usize = sites.values().map(|site| site.rows).sum();
-    let above = sites.iter().filter(|(_, site)| site.rows_above > 0);
-    match above.clone().next() {
-        None if rows == 0 => (CheckOutcome::NotApplicable, "no row was measured".into()),
-        None => (CheckOutcome::Pass, format!("{rows} rows at {} sites are within their bars", sites.len())),
-        Some((first, site)) => {
-            let count: usize = above.map(|(_, site)| site.rows_above).sum();
-            let worst = site.worst.relative_l2;
-            (CheckOutcome::Fail, format!("{count} of {rows} rows are above their bars, first at {first} ({worst:.2e})"))
+    let above: usize = sites.values().map(|site| site.rows_above).sum();
+    if above > 0 {
+        let first = sites.iter().find(|(_, site)| site.rows_above > 0);
+        let first = first.map_or_else(String::new, |(site, distance)| {
+            format!(", the first at {site} ({:.2e}, bar {:.2e})", distance.worst.relative_l2, distance.worst.bar)
+        });
+        return (CheckOutcome::Fail, format!("{above} of {rows} rows are above their bars{first}"));
+    }
+    let largest = sites.iter().max_by(|a, b| a.1.worst.relative_l2.total_cmp(&b.1.worst.relative_l2));
+    match largest {
+        None => (CheckOutcome::NotApplicable, "no row was measured".into()),
+        Some((site, distance)) => {
+            let worst = distance.worst.relative_l2;
+            (CheckOutcome::Pass, format!("at most {worst:.2e}, at {site}, of {rows} rows at {} sites", sites.len()))
         }
     }
 }
 
+/// What is said when every part passes.
+fn agreement(noise: &NoisePart, opinion: &OpinionPart) -> String {
+    let logits = noise.sites.get(&Site::Logits).map_or(f64::NAN, |site| site.worst.relative_l2);
+    let module = opinion.implementation.as_ref().map_or("nobody", |about| about.module);
+    format!("noise at logits {logits:.2e}; candle's {module} agrees, and so do steps and chunks")
+}
+
 /// The outcome of all parts together.
 pub(super) fn concluded(noise: &NoisePart, opinion: &OpinionPart, chunks: &[ChunkedPart]) -> (CheckOutcome, String) {
-    let chunked = chunks.iter().map(|part| (part.outcome, format!("in chunks of {}: {}", part.tokens, part.reason)));
+    let chunked = chunks.iter().map(|part| (part.outcome, format!("chunks of {}: {}", part.tokens, part.reason)));
     let parts = [
         (noise.outcome, format!("float32 against float64: {}", noise.reason)),
         (opinion.outcome, format!("second opinion: {}", opinion.reason)),
@@ -218,7 +231,7 @@ pub(super) fn concluded(noise: &NoisePart, opinion: &OpinionPart, chunks: &[Chun
     let parts: Vec<_> = parts.into_iter().chain(chunked).collect();
     let worst = parts.iter().map(|(outcome, _)| *outcome).max().unwrap_or(CheckOutcome::NotApplicable);
     let (outcome, reason) = match parts.into_iter().find(|(outcome, _)| *outcome == worst) {
-        Some((CheckOutcome::Pass, _)) | None => return (worst, "every part agrees".into()),
+        Some((CheckOutcome::Pass, _)) | None => return (worst, agreement(noise, opinion)),
         Some(part) => part,
     };
     // Of a part that does not apply, the others still stand.

@@ -1,6 +1,7 @@
 //! One command a file.
 
 pub(crate) mod cache;
+pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod list;
 pub(crate) mod record;

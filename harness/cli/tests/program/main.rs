@@ -3,6 +3,7 @@
 mod architecture;
 mod bad_inputs;
 mod cache;
+mod check;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]
 mod gguf;
