@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Result, Tensor};
-use fidelity_trace::{BlockSite, Capture, Rows, Scope, Site, Taps, TapsError};
+use fidelity_trace::{BlockSite, Capture, Rows, Scope, Site, Taps};
 
 use crate::{
     Cache, Chunk, Decoder, Instrument, Part, TapCollector, Visibility, Wiring,
@@ -91,7 +91,7 @@ fn sites(decoder: &Decoder, tokens: usize) -> Taps {
     }
     let kept = BlockSite::ALL.into_iter().filter(|site| !matches!(site, BlockSite::Scores | BlockSite::Pattern));
     let kept = kept.map(BlockSite::name).chain(["embed", "final_norm"]).collect::<Vec<_>>().join(",");
-    Taps::parse(&kept).unwrap_or_else(|_: TapsError| Taps::Default)
+    Taps::parse(&kept).unwrap_or(Taps::Default)
 }
 
 /// Measures each row at each captured site.
