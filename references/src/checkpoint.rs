@@ -7,7 +7,10 @@ use serde_json::Value;
 
 use crate::{
     Architecture, CheckpointError, Decoder, Embedding, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind,
-    bert_heads, config, demo, gguf::Gguf, weights::read_bounded,
+    bert_heads, config, demo,
+    gguf::Gguf,
+    second_opinion::{NoOpinion, SecondOpinion},
+    weights::read_bounded,
 };
 
 /// config.json above this is refused.
@@ -215,6 +218,15 @@ impl Checkpoint {
         let decoder = Decoder::load(&mut weights, &self.architecture, transform)?;
         weights.finish()?;
         Ok(decoder)
+    }
+
+    /// Another implementation of the same files, for sequences up to `longest` tokens.
+    pub(crate) fn second_opinion(&self, longest: usize) -> Result<SecondOpinion, NoOpinion> {
+        let mut weights = self.files.weights().map_err(NoOpinion::Failed)?;
+        if self.architecture.tied_head {
+            weights.tie_head();
+        }
+        SecondOpinion::load(&self.identity.config, weights, longest)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Checkpoint folders and the Hub they come from, the strict reading of config.json, the one decoder with its sites, the tokenizer. This crate must
 //! not know devices, recipes, metrics or verdicts.
 
+mod check;
 mod checkpoint;
 mod config;
 mod decoder;
@@ -17,10 +18,15 @@ mod noise;
 mod pooling;
 mod reference;
 mod scopes;
+mod second_opinion;
 mod taps;
 mod tokenizer;
 mod weights;
 
+pub use check::{
+    CheckOutcome, CheckedPrompt, ChunkedPart, NoisePart, OpinionPart, OpinionRow, ReferenceCheck, SiteDistance,
+    WorstRow, check_reference,
+};
 pub use checkpoint::Checkpoint;
 pub use config::{
     Activation, Architecture, Biases, Layer, MlpKind, NormKind, NormPlacement, Output, Rope, RopeScaling,
@@ -34,6 +40,7 @@ pub use local::local_blocks;
 pub use pooling::{Pooling, PoolingMode};
 pub use reference::Reference;
 pub use scopes::{TOGETHER, run_scopes};
+pub use second_opinion::SecondImplementation;
 pub use taps::TapCollector;
 pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;

@@ -28,7 +28,8 @@ pub use crate::{
     csv::{arms_csv, layers_csv, positions_csv},
     html::{arms_html, html},
     json::json,
-    terminal::{Style, arms_line, arms_terminal, terminal, verdict_line},
+    numbers::magnitude,
+    terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
     text::{printable, wrapped},
 };
 

@@ -34,7 +34,8 @@ pub(crate) fn correlation_interval([low, high]: Interval) -> String {
 }
 
 /// An error, a distance or a ratio to 3 significant digits.
-pub(crate) fn magnitude(value: f64) -> String {
+#[must_use]
+pub fn magnitude(value: f64) -> String {
     let size = value.abs();
     if size <= 0.0 {
         return "0".to_owned();

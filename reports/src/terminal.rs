@@ -3,8 +3,11 @@
 mod arms;
 mod generated;
 mod layers;
+mod plain;
 mod scopes;
 mod table;
+
+pub use plain::{Align, labelled, table};
 
 use std::{path::Path, time::Duration};
 
@@ -59,7 +62,9 @@ pub fn verdict_line(verdict: &Verdict, wall_time: Option<Duration>, report: Opti
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-fn duration(time: Duration) -> String {
+/// A wall time in seconds, minutes or hours.
+#[must_use]
+pub fn duration(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.2} s", time.as_secs_f64()),
         10..60 => format!("{:.1} s", time.as_secs_f64()),

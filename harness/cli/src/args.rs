@@ -52,7 +52,7 @@ pub(crate) struct CheckpointArgs {
     pub(crate) offline: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PromptArgs {
     /// Prompts: a file (text lines or JSON lines) or a built-in set [default: the checkpoint's].
     #[arg(long, value_name = "FILE")]
@@ -136,6 +136,13 @@ pub(crate) struct ReferenceArgs {
     /// Do not measure float32 against float64 (halves the work; the noise floor is then unknown).
     #[arg(long)]
     pub(crate) no_noise: bool,
+    /// Record nothing, but check the reference on the prompts: float32 against float64, against a second implementation, and
+    /// one pass against steps and chunks. Writes check.json. Exits 3 where the second implementation cannot compute the checkpoint.
+    #[arg(long, conflicts_with_all = ["no_noise", "resume", "scopes", "taps", "new_tokens", "no_cache"])]
+    pub(crate) check: bool,
+    /// With --check: print check.json to standard output and nothing else.
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

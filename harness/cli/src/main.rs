@@ -3,6 +3,7 @@
 mod args;
 mod arms;
 mod audit_text;
+mod check_text;
 mod commands;
 mod error;
 mod inputs;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     threads::one_pool(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
+        Command::Reference(reference) if reference.check => commands::check::check(reference),
         Command::Reference(reference) => commands::record::reference(reference),
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),

@@ -53,7 +53,7 @@ pub(crate) fn say_arms(arms: &ArmReports<'_>, form: Form, report: Option<&Path>)
     print(&text);
 }
 
-fn style() -> Style {
+pub(crate) fn style() -> Style {
     let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Style { colour, ..Style::default() }
 }

@@ -15,9 +15,12 @@ pub(super) struct Column {
     pub(super) align: Align,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+/// The side cells of a column are flush with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// For words.
     Left,
+    /// For numbers.
     Right,
 }
 

@@ -5,6 +5,7 @@ mod arms;
 mod audit;
 mod bad_inputs;
 mod cache;
+mod check;
 mod encoder;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]
