@@ -1,6 +1,5 @@
 //! Ids equal those of Python's `tokenizers`, on texts that tokenizers disagree about. `references/goldens/tokenizer_ids.py` stores
 //! them. The ids of SmolLM2-135M are held where `FIDELITY_SMOLLM2` names its folder.
-#![expect(clippy::print_stderr, reason = "what did not run says so")]
 
 mod common;
 
