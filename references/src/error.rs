@@ -116,6 +116,14 @@ pub enum CheckpointError {
 impl CheckpointError {
     pub(crate) fn computing(what: impl Into<String>) -> impl FnOnce(candle_core::Error) -> Self {
         let what = what.into();
-        move |source| Self::Compute { what, source }
+        move |source| Self::Compute { what, source: without_backtrace(source) }
+    }
+}
+
+/// The error itself: with RUST_BACKTRACE set, Candle's errors hold a backtrace, which has no place in a trace or a verdict.
+pub(crate) fn without_backtrace(error: candle_core::Error) -> candle_core::Error {
+    match error {
+        candle_core::Error::WithBacktrace { inner, .. } => without_backtrace(*inner),
+        error => error,
     }
 }

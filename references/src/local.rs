@@ -15,7 +15,11 @@ pub fn local_blocks(decoder: &Decoder, tokens: usize, arm: &PromptTrace) -> Resu
     let Some(base) = arm.scopes.get(&Scope::Base) else { return Ok(None) };
     // A block's output needs the keys of every earlier position, an encoder's those of every position.
     let whole = base.positions.iter().zip(0..).all(|(position, expected)| *position == expected);
-    let enough = decoder.architecture().network() == Network::Decoder || base.positions.len() == tokens;
+    let enough = match decoder.architecture().network() {
+        // Rows beyond the prompt have no counterpart, and their number is the arm's to choose.
+        Network::Decoder => base.positions.len() <= tokens,
+        Network::Encoder => base.positions.len() == tokens,
+    };
     if !whole || !enough || base.positions.is_empty() {
         return Ok(None);
     }

@@ -93,7 +93,8 @@ impl Meter<'_> {
     }
 }
 
-/// (‖rounded − exact‖ / ‖exact‖, max |rounded − exact|); the former is 0 for a zero row.
+/// (‖rounded − exact‖ / ‖exact‖, max |rounded − exact|). A row that is off where the exact one is zero, or not finite on either
+/// side, has no right digit: 1, and NaN, which no tie is granted on.
 fn distance(exact: &[f64], rounded: &[f32]) -> (f64, f64) {
     let (mut error, mut energy, mut largest) = (0.0, 0.0, 0.0_f64);
     for (exact, rounded) in exact.iter().zip(rounded) {
@@ -102,5 +103,26 @@ fn distance(exact: &[f64], rounded: &[f32]) -> (f64, f64) {
         energy += exact * exact;
         largest = largest.max(difference.abs());
     }
-    (if energy > 0.0 { (error / energy).sqrt() } else { 0.0 }, largest)
+    match (error / energy).sqrt() {
+        _ if error == 0.0 => (0.0, 0.0),
+        relative if relative.is_finite() => (relative, largest),
+        _ if error.is_finite() && energy.is_finite() => (1.0, largest),
+        _ => (1.0, f64::NAN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_finite_or_off_zero_has_no_right_digit() {
+        assert_eq!(distance(&[3.0, 4.0], &[3.0, 4.5]), (0.1, 0.5));
+        assert_eq!(distance(&[0.0, 0.0], &[0.0, 0.0]), (0.0, 0.0));
+        assert_eq!(distance(&[0.0, 0.0], &[0.0, 0.5]), (1.0, 0.5));
+        for (exact, rounded) in [(1.0, f32::NAN), (f64::NAN, 1.0), (1.0, f32::INFINITY), (f64::NAN, f32::NAN)] {
+            let (relative, largest) = distance(&[exact, 1.0], &[rounded, 1.0]);
+            assert!((relative - 1.0).abs() < f64::EPSILON && largest.is_nan(), "{exact} {rounded}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Cache, Chunk, Decoder, Instrument, Output, Part, Visibility, Wiring,
+    error::without_backtrace,
     noise::{self, MEASURED_TOGETHER},
     run_scopes,
     scopes::{TOGETHER, greedy},
@@ -99,8 +100,10 @@ impl Subject for Reference {
         let Some(decoder) = &self.float64 else { return Ok(()) };
         let groups = requests.par_chunks(MEASURED_TOGETHER).zip(captures.par_chunks_mut(MEASURED_TOGETHER));
         groups.try_for_each(|(requests, captures)| {
-            noise::measure(decoder, requests, captures)
-                .map_err(|error| SubjectError { scope: Scope::Base, message: format!("in float64: {error}") })
+            noise::measure(decoder, requests, captures).map_err(|error| SubjectError {
+                scope: Scope::Base,
+                message: format!("in float64: {}", without_backtrace(error)),
+            })
         })
     }
 }

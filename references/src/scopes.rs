@@ -8,6 +8,7 @@ use fidelity_trace::{Capture, Network, Request, Rows, Scope, Site, SubjectError}
 
 use crate::{
     Cache, Chunk, Decoder, Feed, Instrument, Part, TapCollector, Visibility, Wiring,
+    error::without_backtrace,
     taps::{KeyLayout, TappedChunk},
 };
 
@@ -28,7 +29,8 @@ pub fn run_scopes(
 ) -> std::result::Result<(), SubjectError> {
     let Some(first) = requests.first() else { return Ok(()) };
     let wants = |scope| first.scopes.contains(&scope);
-    let at = |scope| move |error: candle_core::Error| SubjectError { scope, message: error.to_string() };
+    let at =
+        |scope| move |error: candle_core::Error| SubjectError { scope, message: without_backtrace(error).to_string() };
     let lanes = requests.iter().zip(captures).map(|(request, capture)| Lane::new(decoder, request, capture));
     let lanes = lanes.collect::<Result<Vec<_>>>().map_err(at(Scope::Prefill))?;
     let mut run = Run { decoder, wiring, numerics, lanes };

@@ -16,6 +16,9 @@ use crate::{
 /// How many ids are generated after each prompt unless asked otherwise.
 const DEFAULT_NEW_TOKENS: usize = 32;
 
+/// A KV-cache is allocated for the whole sequence before its first step.
+const LONGEST_SEQUENCE: usize = 1 << 20;
+
 pub(crate) struct Inputs {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) row: Option<CheckpointRow>,
@@ -108,7 +111,7 @@ impl Inputs {
         };
         let row = self.row.as_ref();
         let limit = |value: Option<u32>| value.map(|value| value as usize);
-        let (length, total) = (prompt.token_ids.len(), prompt.token_ids.len() + self.new_tokens);
+        let (length, total) = (prompt.token_ids.len(), prompt.token_ids.len().saturating_add(self.new_tokens));
         if let Some(prefill) = limit(row.and_then(|row| row.prefill)).filter(|prefill| length > *prefill) {
             return Err(too_long("the compiled prefill (`prefill` in checkpoints.toml)", prefill, "", ""));
         }
@@ -118,6 +121,9 @@ impl Inputs {
         let longest = architecture.longest_sequence();
         if total > longest {
             return Err(too_long("max_position_embeddings in config.json", longest, &generated, remedy));
+        }
+        if total > LONGEST_SEQUENCE {
+            return Err(too_long("the longest sequence that is computed", LONGEST_SEQUENCE, &generated, remedy));
         }
         Ok(())
     }

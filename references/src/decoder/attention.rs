@@ -14,6 +14,9 @@ use crate::Layer;
 /// What compiled graphs add to the score of a hidden key; only mask faults use it, the reference hides with −∞.
 const COMPILED_MASK: f64 = -100.0;
 
+/// Scores held at once, over all chunks that attend together: 64 MiB of them.
+const SCORES_AT_ONCE: usize = 1 << 24;
+
 pub(super) struct Attention {
     pub(super) q: Linear,
     pub(super) k: Linear,
@@ -91,13 +94,41 @@ impl Attention {
             memories.push(Memory::of(block, feed, own(&k)?, own(&v)?)?);
             start += feed.chunk.positions.len();
         }
-        let z = self.attend(&q, &memories, wiring, at)?;
-        let z = at(BlockSite::Z, Part::All, z)?;
+        let (mut parts, mut first, mut start) = (Vec::new(), 0, 0);
+        for group in self.groups(&memories) {
+            let rows = group.iter().map(|memory| memory.chunk.positions.len()).sum();
+            parts.push(self.attend(&q.narrow(0, start, rows)?, group, first, wiring, at)?);
+            (first, start) = (first + group.len(), start + rows);
+        }
+        let z = at(BlockSite::Z, Part::All, Tensor::cat(&parts, 0)?)?;
         at(BlockSite::AttnOut, Part::All, self.o.apply(&z)?)
     }
 
-    /// The weighted values `[row, query head × head_dim]` of all chunks, from `q` `[row, query head, head_dim]`.
-    fn attend(&self, q: &Tensor, memories: &[Memory<'_>], wiring: &BlockWiring, at: At<'_>) -> Result<Tensor> {
+    /// Chunks that attend at once: as many, one after another, as have no more than [`SCORES_AT_ONCE`] scores.
+    fn groups<'m, 'a>(&self, memories: &'m [Memory<'a>]) -> Vec<&'m [Memory<'a>]> {
+        let (mut groups, mut start, mut scores) = (Vec::new(), 0, 0);
+        for (index, memory) in memories.iter().enumerate() {
+            let own = self.query_heads * memory.chunk.positions.len() * memory.key_positions.len();
+            if index > start && scores + own > SCORES_AT_ONCE {
+                groups.push(&memories[start..index]);
+                (start, scores) = (index, 0);
+            }
+            scores += own;
+        }
+        groups.push(&memories[start..]);
+        groups
+    }
+
+    /// The weighted values `[row, query head × head_dim]` of a few chunks, of which `first` is the first, from their `q`
+    /// `[row, query head, head_dim]`.
+    fn attend(
+        &self,
+        q: &Tensor,
+        memories: &[Memory<'_>],
+        first: usize,
+        wiring: &BlockWiring,
+        at: At<'_>,
+    ) -> Result<Tensor> {
         // Faults that rewire attention run on the plain operations, as float64 does.
         let plain = q.dtype() != DType::F32 || wiring.rewires_attention();
         let rows: Vec<usize> = memories.iter().map(|memory| memory.chunk.positions.len()).collect();
@@ -109,12 +140,12 @@ impl Attention {
         };
         let mut patterns = Vec::with_capacity(memories.len());
         for (index, (scores, memory)) in scores.into_iter().zip(memories).enumerate() {
-            let scores = at(BlockSite::Scores, Part::Chunk(index), scores)?;
+            let scores = at(BlockSite::Scores, Part::Chunk(first + index), scores)?;
             let pattern = match plain {
                 true => self.plain_pattern(&scores, memory, wiring)?,
                 false => kernels::patterns(&scores, &memory.seen(self.layer))?,
             };
-            patterns.push(at(BlockSite::Pattern, Part::Chunk(index), pattern)?);
+            patterns.push(at(BlockSite::Pattern, Part::Chunk(first + index), pattern)?);
         }
         match plain {
             true => self.plain_weighted(&patterns, &values, wiring),

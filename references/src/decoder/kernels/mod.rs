@@ -1,6 +1,7 @@
 //! The float32 path: plain slices, rows spread over the cores, sums in the same order whatever the number of cores.
 //!
-//! The plain operations beside it compute the same in float64; the noise floor of every reference is the distance of the two.
+//! The plain operations beside it compute the same in float64; the noise floor of every reference is the distance of the two. What
+//! both share (turned weights, gathered embeddings, visibility, RoPE's frequencies) shows only against goldens.
 
 mod attention;
 mod elements;
