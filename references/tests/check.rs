@@ -147,6 +147,7 @@ fn a_fault_that_depends_on_the_chunk_fails_in_chunks_too() {
     let outcomes: Vec<_> = check.chunks.iter().map(|part| part.outcome).collect();
     // Chunks of 32 are the whole prompt.
     assert_eq!(outcomes, [CheckOutcome::Fail, CheckOutcome::Fail, Pass]);
+    assert!(check.chunks[2].reason.starts_with("no difference in "), "{}", check.chunks[2].reason);
     assert_eq!(check.outcome, CheckOutcome::Fail);
 }
 

@@ -103,10 +103,7 @@ fn concluded(second: SecondOpinion, rows: Vec<OpinionRow>, prompts: &[(String, V
             CheckOutcome::Incomplete,
             format!("{} of {all} rows agree; {rows_not_compared} were not compared, since {left}", rows.len()),
         ),
-        Some(logits) => {
-            let largest = rows.iter().map(|row| row.relative_l2).fold(logits.worst.relative_l2, f64::max);
-            (CheckOutcome::Pass, format!("all {all} rows agree, the furthest to {largest:.2e}"))
-        }
+        Some(logits) => (CheckOutcome::Pass, format!("all {all} rows agree, the furthest to {:.2e}", logits.max)),
     };
     OpinionPart { outcome, reason, implementation: Some(second.about), rows_not_compared, logits, rows }
 }

@@ -93,6 +93,8 @@ pub struct SiteDistance {
     pub rows_above: usize,
     /// Median relative L2 of the rows.
     pub median: f64,
+    /// Largest relative L2 of the rows.
+    pub max: f64,
     /// The row that is nearest to its bar or furthest above it.
     pub worst: WorstRow,
 }
@@ -167,7 +169,8 @@ impl SiteDistance {
         let mut distances: Vec<f64> = rows.iter().map(|row| row.relative_l2).collect();
         distances.sort_by(f64::total_cmp);
         let rows_above = rows.iter().filter(|row| row.is_above()).count();
-        Some(Self { rows: rows.len(), rows_above, median: distances[distances.len() / 2], worst })
+        let (median, max) = (distances[distances.len() / 2], distances[distances.len() - 1]);
+        Some(Self { rows: rows.len(), rows_above, median, max, worst })
     }
 }
 
@@ -204,12 +207,14 @@ pub(super) fn of_sites(sites: &BTreeMap<Site, SiteDistance>) -> (CheckOutcome, S
         });
         return (CheckOutcome::Fail, format!("{above} of {rows} rows are above their bars{first}"));
     }
-    let largest = sites.iter().max_by(|a, b| a.1.worst.relative_l2.total_cmp(&b.1.worst.relative_l2));
-    match largest {
+    match sites.iter().max_by(|a, b| a.1.max.total_cmp(&b.1.max)) {
         None => (CheckOutcome::NotApplicable, "no row was measured".into()),
-        Some((site, distance)) => {
-            let worst = distance.worst.relative_l2;
-            (CheckOutcome::Pass, format!("at most {worst:.2e}, at {site}, of {rows} rows at {} sites", sites.len()))
+        Some((_, largest)) if largest.max <= 0.0 => {
+            (CheckOutcome::Pass, format!("no difference in {rows} rows at {} sites", sites.len()))
+        }
+        Some((site, largest)) => {
+            let reason = format!("at most {:.2e}, at {site}, of {rows} rows at {} sites", largest.max, sites.len());
+            (CheckOutcome::Pass, reason)
         }
     }
 }
