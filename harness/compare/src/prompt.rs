@@ -43,7 +43,7 @@ pub(crate) struct ScopeComparison {
     pub(crate) sites: BTreeMap<Site, Vec<SiteRow>>,
     /// What is measured on logits only, row for row with `sites[Logits]`.
     pub(crate) logits: Vec<LogitsRow>,
-    /// Centred Pearson of an encoder's judged rows, row for row with `sites[FinalNorm]`; absent where not defined.
+    /// Centred cosine of an encoder's judged rows, row for row with `sites[FinalNorm]`; absent where not defined.
     pub(crate) centred: Vec<Option<f64>>,
     /// Rows not compared because the reference is not finite there, by site.
     pub(crate) reference_not_finite: BTreeMap<Site, usize>,
@@ -171,12 +171,12 @@ fn of_whole_prompt(last: &Pair) -> Pair {
     Pair { reference: 0, device: 0, next_token: None, ..*last }
 }
 
-/// Pearson of each row less the reference's mean row: what all rows of a prompt have in common says nothing about any of them,
+/// Cosine of each row less the reference's mean row: what all rows of a prompt have in common says nothing about any of them,
 /// and in an encoder it can be most of a row.
 fn centred(reference: &Tensor, device: &Tensor, rows: &[(&Pair, Option<RowMetrics>)]) -> Vec<Option<f64>> {
     let centre = row::mean_row((0..reference.rows()).map(|index| reference.row(index)), reference.row_len());
     let of_row = |(pair, metrics): &(&Pair, Option<RowMetrics>)| {
-        metrics.and_then(|_| row::centred_pearson(reference.row(pair.reference), device.row(pair.device), &centre))
+        metrics.and_then(|_| row::centred_cosine(reference.row(pair.reference), device.row(pair.device), &centre))
     };
     rows.iter().map(of_row).collect()
 }

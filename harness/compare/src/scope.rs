@@ -116,7 +116,7 @@ fn row_result(prompt: usize, row: &SiteRow, logits: Option<&LogitsRow>, centred:
         finite: row.metrics.is_some(),
         cosine: row.metrics.and_then(|row| row.cosine).map(rounded_near_one),
         pearson: row.metrics.and_then(|row| row.pearson).map(rounded_near_one),
-        centred_pearson: centred.map(rounded_near_one),
+        centred_cosine: centred.map(rounded_near_one),
         relative_l2: row.metrics.and_then(|row| row.relative_l2).map(rounded),
         nmse: row.metrics.and_then(|row| row.nmse).map(rounded),
         max_abs: row.metrics.map(|row| rounded(row.max_abs)),

@@ -176,7 +176,7 @@ fn thresholds(verdict: &Verdict) -> Vec<Fact> {
     let applied = &verdict.thresholds;
     let exact = |value: f64| format!("{value}");
     let encoder = judged::is_encoder(verdict);
-    let pearson = if encoder { "centred Pearson" } else { "Pearson" };
+    let pearson = if encoder { "centred cosine" } else { "Pearson" };
     let of_all = [
         fact(&format!("faithful from a mean {pearson} of"), exact(applied.faithful_pearson)),
         fact(&format!("broken below a mean {pearson} of"), exact(applied.broken_pearson)),
