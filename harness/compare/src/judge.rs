@@ -18,7 +18,8 @@ const RATE_DECIMALS: usize = 3;
 ///
 /// Broken: any of these rows that is not finite in the arm, however few rows there are. Inconclusive: no such rows, fewer
 /// than `minimum_rows`, or fewer on which Pearson is defined. Broken: mean Pearson below `broken_pearson`. Faithful: mean
-/// Pearson at least `faithful_pearson` and, of logits, tie-aware top-1 at least `faithful_top1`. Degraded: everything else.
+/// Pearson at least `faithful_pearson`, norms within `faithful_norm_factor` and, of logits, tie-aware top-1 at least
+/// `faithful_top1`. Degraded: everything else.
 ///
 /// Of hidden rows it is the centred cosine in the place of Pearson. The row that an encoder's token rows are made into can
 /// make it worse.
@@ -67,7 +68,8 @@ fn judge_rows(judged: Site, site: &SiteResult, coverage: &Coverage, thresholds: 
         return (Outcome::Inconclusive, reason);
     }
     let top1 = site.logits.as_ref().map(|logits| &logits.top1);
-    let (outcome, reason) = judge_numbers(judged, &similarity, top1, thresholds);
+    let judged_numbers = judge_numbers(judged, &similarity, top1, thresholds);
+    let (outcome, reason) = only_if_same_norm(judged_numbers, judged, site, thresholds);
     let total = compared + coverage.rows_missing + coverage.rows_other_token + coverage.rows_reference_not_finite;
     let share = (total > compared).then(|| format!(" ({compared} of {} compared)", rows(total)));
     (outcome, reason + &share.unwrap_or_default())
@@ -97,6 +99,25 @@ fn judge_numbers(
         (false, _) => (Outcome::Degraded, low.join(" and ")),
         (true, Some(top1)) => (Outcome::Faithful, passing(mean, rate.unwrap_or(0.0), top1.ties)),
         (true, None) => (Outcome::Faithful, format!("centred cosine {}", near_one(mean, SIMILARITY_DECIMALS))),
+    }
+}
+
+/// Neither Pearson nor a cosine sees that rows are a multiple of what they should be. The 5th and the 95th percentile decide,
+/// for in a mean one row too long hides another too short.
+fn only_if_same_norm(
+    (outcome, reason): (Outcome, String),
+    of: Site,
+    site: &SiteResult,
+    thresholds: &Thresholds,
+) -> (Outcome, String) {
+    let factor = thresholds.faithful_norm_factor;
+    let same = |norms: Summary| norms.p05 >= 1.0 / factor && norms.p95 <= factor;
+    match site.norm_ratio.filter(|norms| outcome < Outcome::Degraded && !same(*norms)) {
+        None => (outcome, reason),
+        Some(Summary { p05, p95, .. }) => {
+            let found = format!("norms of {of} rows are {p05:.3} to {p95:.3} times the reference's");
+            (Outcome::Degraded, format!("{found}, beyond a factor of {}; {reason}", threshold(factor)))
+        }
     }
 }
 

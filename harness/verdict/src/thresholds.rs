@@ -14,6 +14,8 @@ pub struct Thresholds {
     pub faithful_pearson: f64,
     /// Tie-aware top-1 rate from which a scope can be faithful.
     pub faithful_top1: f64,
+    /// Factor by which the norm of a row can be another in a faithful scope, up or down.
+    pub faithful_norm_factor: f64,
     /// Mean Pearson below which a scope is broken.
     pub broken_pearson: f64,
     /// Fewer rows than this decide nothing.

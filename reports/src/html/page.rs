@@ -179,6 +179,7 @@ fn thresholds(verdict: &Verdict) -> Vec<Fact> {
     let pearson = if encoder { "centred cosine" } else { "Pearson" };
     let of_all = [
         fact(&format!("faithful from a mean {pearson} of"), exact(applied.faithful_pearson)),
+        fact("… and norms of rows within a factor of", exact(applied.faithful_norm_factor)),
         fact(&format!("broken below a mean {pearson} of"), exact(applied.broken_pearson)),
         fact("inconclusive with fewer rows than", applied.minimum_rows.to_string()),
         fact("a site is bad above a median relative L2 of", exact(applied.bad_site_relative_l2)),

@@ -100,6 +100,20 @@ fn one_offset_in_every_channel_is_seen() {
 }
 
 #[test]
+fn rows_of_another_scale_are_no_pass() {
+    let rows = random_rows(3, ROWS, 40);
+    // About the reference's centre, so that the centred cosine is 1.
+    let centre = mean(&rows);
+    let spread = |row: &Vec<f32>| row.iter().zip(&centre).map(|(x, mean)| mean + 50.0 * (x - mean)).collect();
+    let device: Vec<Vec<f32>> = rows.iter().map(spread).collect();
+    let found = verdict_of(hidden(&rows), hidden(&device));
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Degraded, 1));
+    assert!(found.reason.starts_with("base: norms of final_norm rows are "), "{}", found.reason);
+    let scaled = verdict_of(hidden(&rows), hidden(&map(&rows, |value| value * 50.0)));
+    assert_eq!(scaled.exit_code, 1, "{}", scaled.reason);
+}
+
+#[test]
 fn clipping_degrades_and_a_nan_breaks() {
     let rows = random_rows(3, ROWS, 40);
     let clipped = verdict_of(hidden(&rows), hidden(&map(&rows, |value| value.min(4.0))));

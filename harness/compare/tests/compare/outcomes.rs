@@ -47,6 +47,23 @@ fn a_sign_flip_is_broken_and_a_clip_is_degraded() {
 }
 
 #[test]
+fn rows_of_another_scale_are_no_pass() {
+    for scale in [50.0, 0.02, 1.3, 0.75] {
+        let found = concluded(&with(|value| value * scale), |_| ());
+        assert_eq!((found.verdict, found.exit_code), (Outcome::Degraded, 1), "{scale}");
+        assert!(found.reason.starts_with("base: norms of logits rows are "), "{}", found.reason);
+    }
+    assert_eq!(concluded(&with(|value| value * 1.2), |_| ()).verdict, Outcome::Faithful);
+    // In the mean these have the right norm.
+    let rows = random_rows(1, 20, 40);
+    let scaled = |(index, row): (usize, &Vec<f32>)| {
+        row.iter().map(|value| value * if index % 2 == 0 { 0.1 } else { 1.9 }).collect()
+    };
+    let device: Vec<Vec<f32>> = rows.iter().enumerate().map(scaled).collect();
+    assert_eq!(verdict_of(&base_logits(&rows), &base_logits(&device)).verdict, Outcome::Degraded);
+}
+
+#[test]
 fn one_row_that_is_not_finite_is_broken_however_few_rows() {
     let device = |bad| base_logits(&[vec![1.0, bad, 2.0]]);
     for bad in [f32::NAN, f32::INFINITY] {
