@@ -31,7 +31,7 @@ pub(crate) fn judge(
     thresholds: &Thresholds,
 ) -> (Outcome, String) {
     let of_rows = match sites.get(&judged) {
-        Some(site) => judge_rows(judged, site, coverage, thresholds),
+        Some(site) => only_if_reference_finite(judge_rows(judged, site, coverage, thresholds), judged, coverage),
         None => (Outcome::Inconclusive, why_none(judged, prompts)),
     };
     match sites.get(&Site::Pooled).filter(|_| judged != Site::Logits) {
@@ -100,6 +100,16 @@ fn judge_numbers(
         (true, Some(top1)) => (Outcome::Faithful, passing(mean, rate.unwrap_or(0.0), top1.ties)),
         (true, None) => (Outcome::Faithful, format!("centred cosine {}", near_one(mean, SIMILARITY_DECIMALS))),
     }
+}
+
+/// A reference that is not finite somewhere is not the checkpoint's computation: what it agrees with elsewhere is no pass.
+fn only_if_reference_finite((outcome, reason): (Outcome, String), of: Site, coverage: &Coverage) -> (Outcome, String) {
+    let bad = coverage.rows_reference_not_finite;
+    if bad == 0 || outcome > Outcome::Inconclusive {
+        return (outcome, reason);
+    }
+    let found = format!("the reference itself holds a NaN or an infinity in {} of {of}", rows(bad));
+    (Outcome::Inconclusive, format!("{found}; {reason}"))
 }
 
 /// Neither Pearson nor a cosine sees that rows are a multiple of what they should be. The 5th and the 95th percentile decide,

@@ -89,6 +89,19 @@ fn a_nan_in_both_is_no_match() {
 }
 
 #[test]
+fn a_reference_that_is_not_finite_in_any_row_is_no_judge() {
+    let mut rows = random_rows(3, 40, 10);
+    let device = base_logits(&rows);
+    rows[16..].iter_mut().for_each(|row| row[2] = f32::NAN);
+    let found = verdict_of(&base_logits(&rows), &device);
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
+    let reason = "base: the reference itself holds a NaN or an infinity in 24 rows of logits; Pearson 1.0000";
+    assert!(found.reason.starts_with(reason), "{}", found.reason);
+    let wrong = verdict_of(&base_logits(&rows), &base_logits(&map(&random_rows(3, 40, 10), |value| -value)));
+    assert_eq!(wrong.verdict, Outcome::Broken, "what is wrong stays wrong");
+}
+
+#[test]
 fn constant_logits_are_flips_even_where_the_choice_is_id_0() {
     let mut rows = random_rows(3, 20, 10);
     rows.iter_mut().for_each(|row| row[0] = 100.0);
