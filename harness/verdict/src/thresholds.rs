@@ -24,6 +24,8 @@ pub struct Thresholds {
     pub bad_site_relative_l2: f64,
     /// Factor over the noise floor above which a site is bad.
     pub bad_site_noise_factor: f64,
+    /// Noise floor of the reference above which it cannot judge, relative L2.
+    pub judging_noise_floor: f64,
     /// Shortest generation that can be degenerate, ids.
     pub degenerate_generation_length: usize,
     /// Repeats at the end that make a generation degenerate.

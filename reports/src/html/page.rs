@@ -184,6 +184,7 @@ fn thresholds(verdict: &Verdict) -> Vec<Fact> {
         fact("inconclusive with fewer rows than", applied.minimum_rows.to_string()),
         fact("a site is bad above a median relative L2 of", exact(applied.bad_site_relative_l2)),
         fact("… and above the noise floor times", exact(applied.bad_site_noise_factor)),
+        fact("the reference cannot judge above a noise floor of", exact(applied.judging_noise_floor)),
     ];
     let of_logits = [
         fact("faithful from a top-1 rate (with ties) of", exact(applied.faithful_top1)),

@@ -216,6 +216,23 @@ fn the_first_bad_site_is_named_with_its_numbers() {
 }
 
 #[test]
+fn a_reference_far_from_its_own_float64_cannot_judge() {
+    let rows = random_rows(2, 20, 12);
+    let z = Site::Block(3, BlockSite::Z);
+    let trace = prompt([(Scope::Base, scope(&[(z, rows.clone()), (Site::Logits, rows)]))]);
+    let with_floor = |site: &str, floor| {
+        let noise_floor = BTreeMap::from([(site.to_owned(), floor)]);
+        concluded(&(trace.clone(), trace.clone()), |header| header.noise_floor = noise_floor)
+    };
+    let found = with_floor("blocks.3.z", 0.2);
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
+    let reason = "base: the reference is 2.00e-1 away from its own float64 at blocks.3.z and cannot judge (limit 1e-3)";
+    assert!(found.reason.starts_with(reason), "{}", found.reason);
+    assert_eq!(with_floor("blocks.3.z", 1e-3).verdict, Outcome::Faithful);
+    assert_eq!(with_floor("blocks.4.z", 0.2).verdict, Outcome::Faithful, "not compared");
+}
+
+#[test]
 fn the_same_traces_give_the_same_bytes_and_they_read_back() {
     let pairs: Vec<_> = (0..3)
         .map(|seed| {
