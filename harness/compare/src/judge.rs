@@ -34,10 +34,14 @@ pub(crate) fn judge(
         Some(site) => only_if_reference_finite(judge_rows(judged, site, coverage, thresholds), judged, coverage),
         None => (Outcome::Inconclusive, why_none(judged, prompts)),
     };
-    match sites.get(&Site::Pooled).filter(|_| judged != Site::Logits) {
+    if judged == Site::Logits {
+        return of_rows;
+    }
+    let judged = match sites.get(&Site::Pooled) {
         Some(pooled) => with_pooled(of_rows, pooled, thresholds),
         None => of_rows,
-    }
+    };
+    only_if_pooled_compares(judged, prompts)
 }
 
 fn judge_rows(judged: Site, site: &SiteResult, coverage: &Coverage, thresholds: &Thresholds) -> (Outcome, String) {
@@ -143,7 +147,7 @@ fn with_pooled(of_rows: (Outcome, String), pooled: &SiteResult, thresholds: &Thr
     let (found, limit) = match mean {
         _ if mean < thresholds.broken_pearson => (Outcome::Broken, thresholds.broken_pearson),
         _ if mean < thresholds.faithful_pearson => (Outcome::Degraded, thresholds.faithful_pearson),
-        _ => return (outcome, reason),
+        _ => return only_if_same_norm((outcome, reason), Site::Pooled, pooled, thresholds),
     };
     // Few rows prove no fault, but they forbid a pass.
     let (found, few) = match count < thresholds.minimum_rows {
@@ -155,6 +159,20 @@ fn with_pooled(of_rows: (Outcome, String), pooled: &SiteResult, thresholds: &Thr
     }
     let low = format!("mean pooled cosine {} is below {}", below(mean, limit, SIMILARITY_DECIMALS), threshold(limit));
     (found, format!("{low}{few}; {reason}"))
+}
+
+/// What cannot be compared may be what is wrong. That an arm has no pooled rows at all is only a note.
+fn only_if_pooled_compares((outcome, reason): (Outcome, String), prompts: &[&ScopeComparison]) -> (Outcome, String) {
+    let difference = prompts.iter().find_map(|prompt| prompt.incomparable.get(&Site::Pooled));
+    let not_finite = || prompts.iter().any(|prompt| prompt.reference_not_finite.contains_key(&Site::Pooled));
+    let why = match difference {
+        Some(difference) => Some(difference.as_str()),
+        None => not_finite().then_some("the reference itself holds a NaN or an infinity there"),
+    };
+    match why.filter(|_| outcome == Outcome::Faithful) {
+        Some(why) => (Outcome::Inconclusive, format!("the pooled rows cannot be compared: {why}; {reason}")),
+        None => (outcome, reason),
+    }
 }
 
 fn passing(pearson: f64, rate: f64, ties: usize) -> String {

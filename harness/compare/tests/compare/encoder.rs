@@ -160,6 +160,30 @@ fn a_wrong_pooled_row_forbids_a_pass_and_many_break_it() {
 }
 
 #[test]
+fn pooled_rows_that_cannot_be_compared_are_no_pass() {
+    let rows = random_rows(3, ROWS, 40);
+    let found = verdict_of(hidden(&rows), with_pooled(&rows, &mean(&rows)[..39]));
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
+    let reason = "base: the pooled rows cannot be compared: the arm has 39 values a row, the reference 40; centred";
+    assert!(found.reason.starts_with(reason), "{}", found.reason);
+    let found = verdict_of(with_pooled(&rows, &[f32::NAN; 40]), hidden(&rows));
+    assert_eq!(found.verdict, Outcome::Inconclusive, "{}", found.reason);
+    let longer = mean(&rows).iter().map(|value| value * 2.0).collect::<Vec<_>>();
+    let found = verdict_of(hidden(&rows), with_pooled(&rows, &longer));
+    assert_eq!(found.verdict, Outcome::Degraded, "{}", found.reason);
+}
+
+#[test]
+fn an_arm_without_pooled_rows_is_noted() {
+    let rows = random_rows(3, ROWS, 40);
+    let mut device = hidden(&rows);
+    device.scopes.get_mut(&Scope::Base).expect("there").sites.remove(&Site::Pooled);
+    let found = verdict_of(hidden(&rows), device);
+    assert_eq!(found.verdict, Outcome::Faithful);
+    assert_eq!(found.notes, ["base/pooled: the arm holds none in 1 of 1 prompts"]);
+}
+
+#[test]
 fn the_pooled_row_alone_is_no_pass() {
     let rows = random_rows(3, ROWS, 40);
     let mut device = hidden(&rows);
