@@ -39,6 +39,8 @@ pub(crate) struct ScopeComparison {
     pub(crate) rows_missing: usize,
     /// Positions at which the two were fed different tokens.
     pub(crate) rows_other_token: usize,
+    /// Positions of the arm that the reference does not have.
+    pub(crate) rows_extra: usize,
     /// Compared rows by site, in ascending order of position.
     pub(crate) sites: BTreeMap<Site, Vec<SiteRow>>,
     /// What is measured on logits only, row for row with `sites[Logits]`.
@@ -102,12 +104,13 @@ fn compare_scope(
         (Network::Decoder, Scope::TbtSelf) => Dependence::Own,
         (Network::Decoder, _) => Dependence::Earlier,
     };
-    let Matching { pairs, missing, other_token } = match_rows(reference, device, dependence);
+    let Matching { pairs, missing, other_token, extra } = match_rows(reference, device, dependence);
     let judged = settings.network.judged_site();
     let mut comparison = ScopeComparison {
         in_device,
         rows_missing: missing,
         rows_other_token: other_token,
+        rows_extra: extra,
         local: local.map(|local| local_errors(device, local, &pairs)).unwrap_or_default(),
         ..ScopeComparison::default()
     };
