@@ -25,7 +25,7 @@ const POSITIONS: [&str; 19] = [
     "rank",
     "delta_log_prob",
     "site",
-    "centred_pearson",
+    "centred_cosine",
 ];
 
 const LAYERS: [&str; 20] = [
@@ -48,7 +48,7 @@ const LAYERS: [&str; 20] = [
     "norm_ratio_mean",
     "noise_floor",
     "local_p50",
-    "centred_pearson_mean",
+    "centred_cosine_mean",
 ];
 
 const ARMS: [&str; 17] = [
@@ -103,7 +103,7 @@ pub fn arms_csv(arms: &ArmReports<'_>) -> String {
 
 fn arm(index: usize, verdict: &Verdict, folders: &[String], scope: Option<(Scope, &ScopeResult)>) -> [String; 17] {
     let result = scope.map(|(_, result)| result);
-    let pearson = result.and_then(judged::pearson);
+    let pearson = result.and_then(judged::similarity);
     let logits = result.and_then(judged::site).and_then(|site| site.logits.as_ref());
     let identity = &verdict.arms.device.arm;
     [
@@ -157,7 +157,7 @@ fn position(verdict: &Verdict, scope: Scope, site: Site, row: &RowResult) -> [St
         integer(row.rank),
         float(row.delta_log_prob),
         site.to_string(),
-        float(row.centred_pearson),
+        float(row.centred_cosine),
     ]
 }
 
@@ -183,7 +183,7 @@ fn layer(verdict: &Verdict, scope: Scope, site: Site, found: &SiteResult) -> [St
         of(&found.norm_ratio, |summary| summary.mean),
         float(noise_floor(verdict, site)),
         float(local_error(verdict, scope, site)),
-        of(&found.centred_pearson, |summary| summary.mean),
+        of(&found.centred_cosine, |summary| summary.mean),
     ]
 }
 

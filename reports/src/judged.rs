@@ -19,29 +19,29 @@ pub(crate) fn site(result: &ScopeResult) -> Option<&SiteResult> {
     result.sites.get(&result.judged_site)
 }
 
-/// The Pearson that decided: of hidden rows the centred one.
-pub(crate) fn pearson(result: &ScopeResult) -> Option<&Summary> {
+/// The similarity that decided: Pearson of logits, centred cosine of hidden rows.
+pub(crate) fn similarity(result: &ScopeResult) -> Option<&Summary> {
     let site = site(result)?;
-    if of_hidden(result) { site.centred_pearson.as_ref() } else { site.pearson.as_ref() }
+    if of_hidden(result) { site.centred_cosine.as_ref() } else { site.pearson.as_ref() }
 }
 
-/// The deciding Pearson of one row.
-pub(crate) fn row_pearson(result: &ScopeResult, row: &RowResult) -> Option<f64> {
-    if of_hidden(result) { row.centred_pearson } else { row.pearson }
+/// The deciding similarity of one row.
+pub(crate) fn row_similarity(result: &ScopeResult, row: &RowResult) -> Option<f64> {
+    if of_hidden(result) { row.centred_cosine } else { row.pearson }
 }
 
-/// What the deciding Pearson is called.
-pub(crate) fn pearson_name(result: &ScopeResult) -> &'static str {
-    if of_hidden(result) { "centred Pearson" } else { "Pearson" }
+/// What the deciding similarity is called.
+pub(crate) fn similarity_name(result: &ScopeResult) -> &'static str {
+    if of_hidden(result) { "centred cosine" } else { "Pearson" }
 }
 
-/// The deciding Pearson in words.
+/// The deciding similarity in words.
 pub(crate) fn correlation(result: &ScopeResult, pick: impl FnOnce(&Summary) -> f64) -> String {
-    site(result).map_or_else(|| ABSENT.to_owned(), |site| site_correlation(site, pearson(result), pick))
+    site(result).map_or_else(|| ABSENT.to_owned(), |site| site_correlation(site, similarity(result), pick))
 }
 
-/// Plain Pearson of a site in words.
-pub(crate) fn plain_correlation(result: &ScopeResult, site: Site, pick: impl FnOnce(&Summary) -> f64) -> String {
+/// Plain cosine of a site in words.
+pub(crate) fn plain_cosine(result: &ScopeResult, site: Site, pick: impl FnOnce(&Summary) -> f64) -> String {
     let found = result.sites.get(&site);
-    found.map_or_else(|| ABSENT.to_owned(), |found| site_correlation(found, found.pearson.as_ref(), pick))
+    found.map_or_else(|| ABSENT.to_owned(), |found| site_correlation(found, found.cosine.as_ref(), pick))
 }

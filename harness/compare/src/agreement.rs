@@ -10,6 +10,10 @@ const MAX_SHARED: usize = 5;
 /// Ids among which top-5 looks.
 const TOP: usize = 5;
 
+/// Noise beyond this share of a row's spread (highest − lowest of the reference's logits) makes no more ties: float32 is off by
+/// about 1e-6 of it, and a reference that is off by more must not excuse the arm.
+const MAX_NOISE: f64 = 1e-3;
+
 /// The grid the arm's logits lie on: one step a shard, shards of equal width (the last may be narrower).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid<'a> {
@@ -54,7 +58,8 @@ fn on_grid(values: &[f32], step: f64) -> bool {
 /// Compares the first choices of two finite rows, the arm's not constant.
 ///
 /// Agree: the same id. Tie: another id, and either the reference's gap between the two ids is at most 2 × `noise` (the
-/// reference's own error per logit: two logits may both be off by it, towards each other), or at most [`MAX_SHARED`] ids
+/// reference's own error per logit, at most [`MAX_NOISE`] of the row's spread: two logits may both be off by it, towards
+/// each other), or at most [`MAX_SHARED`] ids
 /// lie within half a step below the arm's highest value and the reference's choice is one of them. Flip: everything else.
 pub(crate) fn top1(reference: &[f32], device: &[f32], noise: f64, grid: Grid<'_>) -> Agreement {
     let (wanted, found) = (choice(reference), choice(device));
@@ -62,12 +67,20 @@ pub(crate) fn top1(reference: &[f32], device: &[f32], noise: f64, grid: Grid<'_>
         return Agreement::Agree;
     }
     let gap = f64::from(reference[wanted]) - f64::from(reference[found]);
-    if gap <= 2.0 * noise {
+    if gap <= 2.0 * within_spread(noise, reference) {
         return Agreement::Tie;
     }
     let level = f64::from(device[found]) - grid.half_step([wanted, found], device.len());
     let shared = device.iter().filter(|value| f64::from(**value) >= level).count();
     tie_if(f64::from(device[wanted]) >= level && shared <= MAX_SHARED)
+}
+
+/// `noise` as far as it makes ties; NaN stays NaN and makes none.
+fn within_spread(noise: f64, row: &[f32]) -> f64 {
+    let widen = |[low, high]: [f32; 2], value: &f32| [low.min(*value), high.max(*value)];
+    let [low, high] = row.iter().fold([f32::INFINITY, f32::NEG_INFINITY], widen);
+    let limit = MAX_NOISE * (f64::from(high) - f64::from(low));
+    if noise > limit { limit } else { noise }
 }
 
 /// Looks for the reference's choice among the arm's five highest, both rows finite and the arm's not constant.
@@ -114,11 +127,18 @@ mod tests {
 
     #[test]
     fn a_gap_inside_the_references_noise_is_a_tie() {
-        let (reference, device) = ([1.0, 1.01, 0.0], [2.0, 1.0, 0.0]);
+        let (reference, device) = ([1.0, 1.01, -9.0], [2.0, 1.0, 0.0]);
         assert_eq!(top1(&reference, &device, 0.006, NO_GRID), Tie);
         assert_eq!(top1(&reference, &device, 0.004, NO_GRID), Flip);
         assert_eq!(top1(&reference, &device, f64::NAN, NO_GRID), Flip);
         assert_eq!(top1(&device, &device, 0.0, NO_GRID), Agree);
+    }
+
+    #[test]
+    fn noise_beyond_a_thousandth_of_the_spread_makes_no_more_ties() {
+        let device = [2.0, 1.0, 0.0];
+        assert_eq!(top1(&[9.985, 10.0, 0.0], &device, 5.0, NO_GRID), Tie);
+        assert_eq!(top1(&[9.975, 10.0, 0.0], &device, 5.0, NO_GRID), Flip);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fidelity_trace::{CheckpointIdentity, Network, Scope, Status};
+use fidelity_trace::{CheckpointIdentity, Network, Scope, Site, Status};
 use fidelity_verdict::{
     Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict,
 };
@@ -235,11 +235,18 @@ fn scope_notes(scope: Scope, prompts: &[&ScopeComparison]) -> Vec<String> {
     let other_token: usize = prompts.iter().map(|prompt| prompt.rows_other_token).sum();
     let other_token = (other_token > 0)
         .then(|| format!("{scope}: {} not compared, the arm was fed another token there or before", rows(other_token)));
+    let extra: usize = prompts.iter().map(|prompt| prompt.rows_extra).sum();
+    let extra =
+        (extra > 0).then(|| format!("{scope}: {} of the arm ignored, the reference has none there", rows(extra)));
+    let unpooled =
+        prompts.iter().filter(|prompt| prompt.in_device && prompt.sites_missing.contains(&Site::Pooled)).count();
+    let unpooled = (unpooled > 0)
+        .then(|| format!("{scope}/pooled: the arm holds none in {unpooled} of {} prompts", prompts.len()));
     let differences = differences.into_iter().map(|(site, difference)| format!("{scope}/{site}: {difference}"));
     let not_finite = not_finite.into_iter().map(|(site, count)| {
         format!("{scope}/{site}: {} not compared, the reference holds a NaN or an infinity there", rows(count))
     });
-    other_token.into_iter().chain(differences).chain(not_finite).collect()
+    other_token.into_iter().chain(extra).chain(unpooled).chain(differences).chain(not_finite).collect()
 }
 
 /// A note when something else was expected than was found, which does not change the exit code.

@@ -58,7 +58,7 @@ mod tests {
             exact_rows: 0,
             cosine: None,
             pearson: None,
-            centred_pearson: None,
+            centred_cosine: None,
             relative_l2: (rows > non_finite_rows).then_some(summary),
             nmse: None,
             sqnr_db: None,

@@ -10,17 +10,19 @@ use crate::{
     prompt::ScopeComparison,
 };
 
-/// Decimals of a Pearson and of a rate, at least.
-const PEARSON_DECIMALS: usize = 4;
+/// Decimals of a Pearson, of a cosine and of a rate, at least.
+const SIMILARITY_DECIMALS: usize = 4;
 const RATE_DECIMALS: usize = 3;
 
 /// Judges a scope by the rows of one site and says why, in one short sentence.
 ///
 /// Broken: any of these rows that is not finite in the arm, however few rows there are. Inconclusive: no such rows, fewer
 /// than `minimum_rows`, or fewer on which Pearson is defined. Broken: mean Pearson below `broken_pearson`. Faithful: mean
-/// Pearson at least `faithful_pearson` and, of logits, tie-aware top-1 at least `faithful_top1`. Degraded: everything else.
+/// Pearson at least `faithful_pearson`, norms within `faithful_norm_factor` and, of logits, tie-aware top-1 at least
+/// `faithful_top1`. Degraded: everything else.
 ///
-/// Pearson of hidden rows is the centred one. The row that an encoder's token rows are made into can make it worse.
+/// Of hidden rows it is the centred cosine in the place of Pearson. The row that an encoder's token rows are made into can
+/// make it worse.
 pub(crate) fn judge(
     judged: Site,
     sites: &BTreeMap<Site, SiteResult>,
@@ -29,13 +31,17 @@ pub(crate) fn judge(
     thresholds: &Thresholds,
 ) -> (Outcome, String) {
     let of_rows = match sites.get(&judged) {
-        Some(site) => judge_rows(judged, site, coverage, thresholds),
+        Some(site) => only_if_reference_finite(judge_rows(judged, site, coverage, thresholds), judged, coverage),
         None => (Outcome::Inconclusive, why_none(judged, prompts)),
     };
-    match sites.get(&Site::Pooled).filter(|_| judged != Site::Logits) {
+    if judged == Site::Logits {
+        return of_rows;
+    }
+    let judged = match sites.get(&Site::Pooled) {
         Some(pooled) => with_pooled(of_rows, pooled, thresholds),
         None => of_rows,
-    }
+    };
+    only_if_pooled_compares(judged, prompts)
 }
 
 fn judge_rows(judged: Site, site: &SiteResult, coverage: &Coverage, thresholds: &Thresholds) -> (Outcome, String) {
@@ -50,44 +56,82 @@ fn judge_rows(judged: Site, site: &SiteResult, coverage: &Coverage, thresholds: 
             format!("only {} compared, {} needed", rows(compared), thresholds.minimum_rows),
         );
     }
-    let pearson = if judged == Site::Logits { site.pearson } else { site.centred_pearson };
-    let Some(pearson) = pearson else {
+    let (similarity, name) = match judged {
+        Site::Logits => (site.pearson, "Pearson"),
+        _ => (site.centred_cosine, "centred cosine"),
+    };
+    let Some(similarity) = similarity else {
         let reason = match judged {
-            Site::Logits => "Pearson is undefined: the reference's logits are constant in every row".to_owned(),
-            _ => format!("Pearson is undefined: the reference's {judged} is the same in every row of a prompt"),
+            Site::Logits => format!("{name} is undefined: the reference's logits are constant in every row"),
+            _ => format!("{name} is undefined: the reference's {judged} is the same in every row of a prompt"),
         };
         return (Outcome::Inconclusive, reason);
     };
-    if pearson.n < thresholds.minimum_rows {
-        let reason = format!("Pearson is defined in only {}, {} needed", rows(pearson.n), thresholds.minimum_rows);
+    if similarity.n < thresholds.minimum_rows {
+        let reason = format!("{name} is defined in only {}, {} needed", rows(similarity.n), thresholds.minimum_rows);
         return (Outcome::Inconclusive, reason);
     }
     let top1 = site.logits.as_ref().map(|logits| &logits.top1);
-    let (outcome, reason) = judge_numbers(judged, &pearson, top1, thresholds);
+    let judged_numbers = judge_numbers(judged, &similarity, top1, thresholds);
+    let (outcome, reason) = only_if_same_norm(judged_numbers, judged, site, thresholds);
     let total = compared + coverage.rows_missing + coverage.rows_other_token + coverage.rows_reference_not_finite;
     let share = (total > compared).then(|| format!(" ({compared} of {} compared)", rows(total)));
     (outcome, reason + &share.unwrap_or_default())
 }
 
-fn judge_numbers(judged: Site, pearson: &Summary, top1: Option<&Rate>, thresholds: &Thresholds) -> (Outcome, String) {
-    let mean = pearson.mean;
-    let name = if judged == Site::Logits { "logits Pearson" } else { "centred Pearson" };
+fn judge_numbers(
+    judged: Site,
+    similarity: &Summary,
+    top1: Option<&Rate>,
+    thresholds: &Thresholds,
+) -> (Outcome, String) {
+    let mean = similarity.mean;
+    let name = if judged == Site::Logits { "logits Pearson" } else { "centred cosine" };
     let too_low =
-        |limit: f64| format!("mean {name} {} is below {}", below(mean, limit, PEARSON_DECIMALS), threshold(limit));
+        |limit: f64| format!("mean {name} {} is below {}", below(mean, limit, SIMILARITY_DECIMALS), threshold(limit));
     if mean < thresholds.broken_pearson {
         return (Outcome::Broken, too_low(thresholds.broken_pearson));
     }
-    let low_pearson = (mean < thresholds.faithful_pearson).then(|| too_low(thresholds.faithful_pearson));
+    let low_similarity = (mean < thresholds.faithful_pearson).then(|| too_low(thresholds.faithful_pearson));
     let rate = top1.map(|top1| top1.rate.unwrap_or(0.0));
     let low_top1 = rate.filter(|rate| *rate < thresholds.faithful_top1).map(|rate| {
         let limit = thresholds.faithful_top1;
         format!("top-1 {} is below {}", below(rate, limit, RATE_DECIMALS), threshold(limit))
     });
-    let low: Vec<String> = low_pearson.into_iter().chain(low_top1).collect();
+    let low: Vec<String> = low_similarity.into_iter().chain(low_top1).collect();
     match (low.is_empty(), top1) {
         (false, _) => (Outcome::Degraded, low.join(" and ")),
         (true, Some(top1)) => (Outcome::Faithful, passing(mean, rate.unwrap_or(0.0), top1.ties)),
-        (true, None) => (Outcome::Faithful, format!("centred Pearson {}", near_one(mean, PEARSON_DECIMALS))),
+        (true, None) => (Outcome::Faithful, format!("centred cosine {}", near_one(mean, SIMILARITY_DECIMALS))),
+    }
+}
+
+/// A reference that is not finite somewhere is not the checkpoint's computation: what it agrees with elsewhere is no pass.
+fn only_if_reference_finite((outcome, reason): (Outcome, String), of: Site, coverage: &Coverage) -> (Outcome, String) {
+    let bad = coverage.rows_reference_not_finite;
+    if bad == 0 || outcome > Outcome::Inconclusive {
+        return (outcome, reason);
+    }
+    let found = format!("the reference itself holds a NaN or an infinity in {} of {of}", rows(bad));
+    (Outcome::Inconclusive, format!("{found}; {reason}"))
+}
+
+/// Neither Pearson nor a cosine sees that rows are a multiple of what they should be. The 5th and the 95th percentile decide,
+/// for in a mean one row too long hides another too short.
+fn only_if_same_norm(
+    (outcome, reason): (Outcome, String),
+    of: Site,
+    site: &SiteResult,
+    thresholds: &Thresholds,
+) -> (Outcome, String) {
+    let factor = thresholds.faithful_norm_factor;
+    let same = |norms: Summary| norms.p05 >= 1.0 / factor && norms.p95 <= factor;
+    match site.norm_ratio.filter(|norms| outcome < Outcome::Degraded && !same(*norms)) {
+        None => (outcome, reason),
+        Some(Summary { p05, p95, .. }) => {
+            let found = format!("norms of {of} rows are {p05:.3} to {p95:.3} times the reference's");
+            (Outcome::Degraded, format!("{found}, beyond a factor of {}; {reason}", threshold(factor)))
+        }
     }
 }
 
@@ -99,11 +143,11 @@ fn with_pooled(of_rows: (Outcome, String), pooled: &SiteResult, thresholds: &Thr
         let bad = pooled.non_finite_rows;
         return (Outcome::Broken, format!("{bad} of {count} pooled rows hold a NaN or an infinity; {reason}"));
     }
-    let Some(mean) = pooled.pearson.map(|pearson| pearson.mean) else { return (outcome, reason) };
+    let Some(mean) = pooled.cosine.map(|cosine| cosine.mean) else { return (outcome, reason) };
     let (found, limit) = match mean {
         _ if mean < thresholds.broken_pearson => (Outcome::Broken, thresholds.broken_pearson),
         _ if mean < thresholds.faithful_pearson => (Outcome::Degraded, thresholds.faithful_pearson),
-        _ => return (outcome, reason),
+        _ => return only_if_same_norm((outcome, reason), Site::Pooled, pooled, thresholds),
     };
     // Few rows prove no fault, but they forbid a pass.
     let (found, few) = match count < thresholds.minimum_rows {
@@ -113,8 +157,22 @@ fn with_pooled(of_rows: (Outcome, String), pooled: &SiteResult, thresholds: &Thr
     if found <= outcome {
         return (outcome, reason);
     }
-    let low = format!("mean pooled Pearson {} is below {}", below(mean, limit, PEARSON_DECIMALS), threshold(limit));
+    let low = format!("mean pooled cosine {} is below {}", below(mean, limit, SIMILARITY_DECIMALS), threshold(limit));
     (found, format!("{low}{few}; {reason}"))
+}
+
+/// What cannot be compared may be what is wrong. That an arm has no pooled rows at all is only a note.
+fn only_if_pooled_compares((outcome, reason): (Outcome, String), prompts: &[&ScopeComparison]) -> (Outcome, String) {
+    let difference = prompts.iter().find_map(|prompt| prompt.incomparable.get(&Site::Pooled));
+    let not_finite = || prompts.iter().any(|prompt| prompt.reference_not_finite.contains_key(&Site::Pooled));
+    let why = match difference {
+        Some(difference) => Some(difference.as_str()),
+        None => not_finite().then_some("the reference itself holds a NaN or an infinity there"),
+    };
+    match why.filter(|_| outcome == Outcome::Faithful) {
+        Some(why) => (Outcome::Inconclusive, format!("the pooled rows cannot be compared: {why}; {reason}")),
+        None => (outcome, reason),
+    }
 }
 
 fn passing(pearson: f64, rate: f64, ties: usize) -> String {
@@ -123,7 +181,7 @@ fn passing(pearson: f64, rate: f64, ties: usize) -> String {
         1 => " (1 tie)".to_owned(),
         many => format!(" ({many} ties)"),
     };
-    format!("Pearson {}, top-1 {}{ties}", near_one(pearson, PEARSON_DECIMALS), near_one(rate, RATE_DECIMALS))
+    format!("Pearson {}, top-1 {}{ties}", near_one(pearson, SIMILARITY_DECIMALS), near_one(rate, RATE_DECIMALS))
 }
 
 fn why_none(judged: Site, prompts: &[&ScopeComparison]) -> String {

@@ -28,6 +28,8 @@ pub(crate) struct Matching {
     pub(crate) missing: usize,
     /// Positions at which the two were fed different tokens, or were before in a causal scope.
     pub(crate) other_token: usize,
+    /// Positions of the arm that the reference does not have.
+    pub(crate) extra: usize,
 }
 
 /// Which tokens a row depends on: after one that is another in the arm, no row that depends on it is of the same input.
@@ -44,7 +46,8 @@ pub(crate) enum Dependence {
 /// Matches rows by position. Of several rows at one position the first counts.
 pub(crate) fn match_rows(reference: &ScopeTrace, device: &ScopeTrace, dependence: Dependence) -> Matching {
     let (reference, device) = (rows_by_position(reference), rows_by_position(device));
-    let mut matching = Matching::default();
+    let extra = device.keys().filter(|position| !reference.contains_key(position)).count();
+    let mut matching = Matching { extra, ..Matching::default() };
     let other = |(position, row): (&u32, &Row)| device.get(position).is_some_and(|its| its.token_id != row.token_id);
     let mut parted = dependence == Dependence::All && reference.iter().any(other);
     for (position, row) in &reference {
@@ -99,7 +102,7 @@ mod tests {
         let matching = match_rows(&scope(&[(0, 7), (1, 8), (2, 9)]), &scope(&[(2, 9), (0, 7), (5, 1)]), Earlier);
         let met: Vec<_> = matching.pairs.iter().map(|pair| (pair.position, pair.reference, pair.device)).collect();
         assert_eq!(met, [(0, 0, 1), (2, 2, 0)]);
-        assert_eq!((matching.missing, matching.other_token), (1, 0));
+        assert_eq!((matching.missing, matching.other_token, matching.extra), (1, 0, 1));
         assert_eq!(matching.pairs.iter().map(|pair| pair.next_token).collect::<Vec<_>>(), [Some(8), None]);
     }
 

@@ -39,11 +39,13 @@ pub(crate) struct ScopeComparison {
     pub(crate) rows_missing: usize,
     /// Positions at which the two were fed different tokens.
     pub(crate) rows_other_token: usize,
+    /// Positions of the arm that the reference does not have.
+    pub(crate) rows_extra: usize,
     /// Compared rows by site, in ascending order of position.
     pub(crate) sites: BTreeMap<Site, Vec<SiteRow>>,
     /// What is measured on logits only, row for row with `sites[Logits]`.
     pub(crate) logits: Vec<LogitsRow>,
-    /// Centred Pearson of an encoder's judged rows, row for row with `sites[FinalNorm]`; absent where not defined.
+    /// Centred cosine of an encoder's judged rows, row for row with `sites[FinalNorm]`; absent where not defined.
     pub(crate) centred: Vec<Option<f64>>,
     /// Rows not compared because the reference is not finite there, by site.
     pub(crate) reference_not_finite: BTreeMap<Site, usize>,
@@ -102,12 +104,13 @@ fn compare_scope(
         (Network::Decoder, Scope::TbtSelf) => Dependence::Own,
         (Network::Decoder, _) => Dependence::Earlier,
     };
-    let Matching { pairs, missing, other_token } = match_rows(reference, device, dependence);
+    let Matching { pairs, missing, other_token, extra } = match_rows(reference, device, dependence);
     let judged = settings.network.judged_site();
     let mut comparison = ScopeComparison {
         in_device,
         rows_missing: missing,
         rows_other_token: other_token,
+        rows_extra: extra,
         local: local.map(|local| local_errors(device, local, &pairs)).unwrap_or_default(),
         ..ScopeComparison::default()
     };
@@ -171,12 +174,12 @@ fn of_whole_prompt(last: &Pair) -> Pair {
     Pair { reference: 0, device: 0, next_token: None, ..*last }
 }
 
-/// Pearson of each row less the reference's mean row: what all rows of a prompt have in common says nothing about any of them,
+/// Cosine of each row less the reference's mean row: what all rows of a prompt have in common says nothing about any of them,
 /// and in an encoder it can be most of a row.
 fn centred(reference: &Tensor, device: &Tensor, rows: &[(&Pair, Option<RowMetrics>)]) -> Vec<Option<f64>> {
     let centre = row::mean_row((0..reference.rows()).map(|index| reference.row(index)), reference.row_len());
     let of_row = |(pair, metrics): &(&Pair, Option<RowMetrics>)| {
-        metrics.and_then(|_| row::centred_pearson(reference.row(pair.reference), device.row(pair.device), &centre))
+        metrics.and_then(|_| row::centred_cosine(reference.row(pair.reference), device.row(pair.device), &centre))
     };
     rows.iter().map(of_row).collect()
 }

@@ -47,13 +47,24 @@ pub(crate) fn measure(reference: &[f32], device: &[f32]) -> Measured {
     }
 }
 
-/// Pearson correlation of two finite rows less `centre`; absent when the reference's row then is constant.
-pub(crate) fn centred_pearson(reference: &[f32], device: &[f32], centre: &[f64]) -> Option<f64> {
-    let less = |row: &[f32]| row.iter().zip(centre).map(|(x, mean)| (f64::from(*x) - mean) as f32).collect::<Vec<_>>();
-    match measure(&less(reference), &less(device)) {
-        Measured::Finite(metrics) => metrics.pearson,
-        Measured::ReferenceNotFinite | Measured::DeviceNotFinite => None,
+/// Cosine of two finite rows less `centre`; absent when the reference's row is the centre, 0 when only the arm's is.
+///
+/// No other mean is taken off: one offset in every value of the arm's row is an error like any other.
+pub(crate) fn centred_cosine(reference: &[f32], device: &[f32], centre: &[f64]) -> Option<f64> {
+    let (mut product, mut reference_energy, mut device_energy, mut error) = (0.0, 0.0, 0.0, 0.0);
+    for ((r, d), c) in reference.iter().zip(device).zip(centre) {
+        let (r, d) = (f64::from(*r) - c, f64::from(*d) - c);
+        product += r * d;
+        reference_energy += r * r;
+        device_energy += d * d;
+        error += (d - r).abs();
     }
+    let norms = reference_energy.sqrt() * device_energy.sqrt();
+    (reference_energy > 0.0).then(|| match norms > 0.0 {
+        _ if error <= 0.0 => 1.0,
+        true => (product / norms).clamp(-1.0, 1.0),
+        false => 0.0,
+    })
 }
 
 /// The mean of the finite rows; all 0 when there are none.
@@ -170,6 +181,17 @@ mod tests {
     fn close(found: Option<f64>, expected: f64) {
         let found = found.expect("defined");
         assert!((found - expected).abs() < 1e-12, "{found} is not {expected}");
+    }
+
+    #[test]
+    fn a_centred_cosine_by_hand() {
+        let centre = [1.0, 1.0];
+        assert_eq!(centred_cosine(&[2.0, 1.0], &[2.0, 1.0], &centre), Some(1.0));
+        close(centred_cosine(&[2.0, 1.0], &[1.0, 2.0], &centre), 0.0);
+        close(centred_cosine(&[2.0, 0.0], &[3.0, 1.0], &centre), 0.5_f64.sqrt());
+        close(centred_cosine(&[2.0, 1.0], &[0.0, 1.0], &centre), -1.0);
+        assert_eq!(centred_cosine(&[2.0, 1.0], &[1.0, 1.0], &centre), Some(0.0));
+        assert_eq!(centred_cosine(&[1.0, 1.0], &[1.0, 1.0], &centre), None);
     }
 
     #[test]

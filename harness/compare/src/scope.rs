@@ -26,7 +26,8 @@ pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resa
     let judged_site = header.network.judged_site();
     let coverage = coverage(header, prompts, &sites);
     let judged = judge(judged_site, &sites, &coverage, prompts, &header.thresholds);
-    let (verdict, reason) = only_if_finite(judged, judged_site, &sites);
+    let finite = only_if_finite(judged, judged_site, &sites);
+    let (verdict, reason) = only_if_quiet(finite, &sites, header);
     let bad = first_bad_site(&sites, &header.noise_floor, &header.thresholds);
     ScopeResult {
         verdict,
@@ -57,6 +58,24 @@ fn only_if_finite(
                 Outcome::Inconclusive,
                 format!("{site} holds a NaN or an infinity in {count} rows, though {judged} does not: {reason}"),
             )
+        }
+    }
+}
+
+/// Noise makes ties of flips and good sites of bad ones: a reference that is far from its own float64 must not pass an arm.
+fn only_if_quiet(
+    (verdict, reason): (Outcome, String),
+    sites: &BTreeMap<Site, SiteResult>,
+    header: &Header,
+) -> (Outcome, String) {
+    let limit = header.thresholds.judging_noise_floor;
+    let floor_of = |site: &Site| header.noise_floor.get(&site.to_string()).copied();
+    let noisy = sites.keys().find_map(|site| floor_of(site).filter(|floor| *floor > limit).map(|floor| (site, floor)));
+    match noisy.filter(|_| verdict == Outcome::Faithful) {
+        None => (verdict, reason),
+        Some((site, floor)) => {
+            let found = format!("the reference is {floor:.2e} away from its own float64 at {site} and cannot judge");
+            (Outcome::Inconclusive, format!("{found} (limit {limit:.0e}): {reason}"))
         }
     }
 }
@@ -116,7 +135,7 @@ fn row_result(prompt: usize, row: &SiteRow, logits: Option<&LogitsRow>, centred:
         finite: row.metrics.is_some(),
         cosine: row.metrics.and_then(|row| row.cosine).map(rounded_near_one),
         pearson: row.metrics.and_then(|row| row.pearson).map(rounded_near_one),
-        centred_pearson: centred.map(rounded_near_one),
+        centred_cosine: centred.map(rounded_near_one),
         relative_l2: row.metrics.and_then(|row| row.relative_l2).map(rounded),
         nmse: row.metrics.and_then(|row| row.nmse).map(rounded),
         max_abs: row.metrics.map(|row| rounded(row.max_abs)),

@@ -28,7 +28,7 @@ pub(crate) fn conclude_site(site: Site, prompts: &[&ScopeComparison], resamples:
         exact_rows: count(|row| row.is_some_and(|row| row.exact)),
         cosine: summary(|row| row.cosine),
         pearson: summary(|row| row.pearson),
-        centred_pearson: (site == Site::FinalNorm).then(|| conclude_centred(prompts, resamples)).flatten(),
+        centred_cosine: (site == Site::FinalNorm).then(|| conclude_centred(prompts, resamples)).flatten(),
         relative_l2: summary(|row| row.relative_l2),
         nmse: summary(|row| row.nmse),
         sqnr_db: summary(|row| row.sqnr_db),

@@ -58,9 +58,9 @@ pub struct SiteResult {
     pub cosine: Option<Summary>,
     /// Pearson correlation.
     pub pearson: Option<Summary>,
-    /// Pearson correlation of rows less the reference's mean row of their prompt; only for the judged rows of an encoder.
+    /// Cosine similarity of rows less the reference's mean row of their prompt; only for the judged rows of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub centred_pearson: Option<Summary>,
+    pub centred_cosine: Option<Summary>,
     /// ‖arm − reference‖ / ‖reference‖.
     pub relative_l2: Option<Summary>,
     /// ‖arm − reference‖² / ‖reference − mean(reference)‖².
@@ -91,9 +91,9 @@ pub struct RowResult {
     pub cosine: Option<f64>,
     /// Pearson correlation.
     pub pearson: Option<f64>,
-    /// Pearson correlation less the reference's mean row of the prompt; only for an encoder.
+    /// Cosine similarity less the reference's mean row of the prompt; only for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub centred_pearson: Option<f64>,
+    pub centred_cosine: Option<f64>,
     /// Relative L2.
     pub relative_l2: Option<f64>,
     /// NMSE.

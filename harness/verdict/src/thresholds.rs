@@ -14,6 +14,8 @@ pub struct Thresholds {
     pub faithful_pearson: f64,
     /// Tie-aware top-1 rate from which a scope can be faithful.
     pub faithful_top1: f64,
+    /// Factor by which the norm of a row can be another in a faithful scope, up or down.
+    pub faithful_norm_factor: f64,
     /// Mean Pearson below which a scope is broken.
     pub broken_pearson: f64,
     /// Fewer rows than this decide nothing.
@@ -22,6 +24,8 @@ pub struct Thresholds {
     pub bad_site_relative_l2: f64,
     /// Factor over the noise floor above which a site is bad.
     pub bad_site_noise_factor: f64,
+    /// Noise floor of the reference above which it cannot judge, relative L2.
+    pub judging_noise_floor: f64,
     /// Shortest generation that can be degenerate, ids.
     pub degenerate_generation_length: usize,
     /// Repeats at the end that make a generation degenerate.

@@ -51,13 +51,13 @@ pub(super) fn by_layer(verdict: &Verdict, scope: Scope, result: &ScopeResult) ->
     Plot { name: "layers", description, height: 300, x: network.axis(), y, marks }.svg()
 }
 
-/// The deciding Pearson by position, a dot a row.
+/// The deciding similarity by position, a dot a row.
 pub(super) fn pearson(verdict: &Verdict, scope: Scope, result: &ScopeResult) -> Result<String, ReportError> {
     let thresholds = &verdict.thresholds;
     let (faithful, broken) = (thresholds.faithful_pearson, thresholds.broken_pearson);
-    let of_row = |row: &RowResult| judged::row_pearson(result, row);
+    let of_row = |row: &RowResult| judged::row_similarity(result, row);
     let what = match judged::of_hidden(result) {
-        true => format!("Centred Pearson of {}", result.judged_site),
+        true => format!("Centred cosine of {}", result.judged_site),
         false => "Pearson of logits".to_owned(),
     };
     let values = result.rows.iter().filter_map(of_row);

@@ -176,13 +176,15 @@ fn thresholds(verdict: &Verdict) -> Vec<Fact> {
     let applied = &verdict.thresholds;
     let exact = |value: f64| format!("{value}");
     let encoder = judged::is_encoder(verdict);
-    let pearson = if encoder { "centred Pearson" } else { "Pearson" };
+    let pearson = if encoder { "centred cosine" } else { "Pearson" };
     let of_all = [
         fact(&format!("faithful from a mean {pearson} of"), exact(applied.faithful_pearson)),
+        fact("… and norms of rows within a factor of", exact(applied.faithful_norm_factor)),
         fact(&format!("broken below a mean {pearson} of"), exact(applied.broken_pearson)),
         fact("inconclusive with fewer rows than", applied.minimum_rows.to_string()),
         fact("a site is bad above a median relative L2 of", exact(applied.bad_site_relative_l2)),
         fact("… and above the noise floor times", exact(applied.bad_site_noise_factor)),
+        fact("the reference cannot judge above a noise floor of", exact(applied.judging_noise_floor)),
     ];
     let of_logits = [
         fact("faithful from a top-1 rate (with ties) of", exact(applied.faithful_top1)),

@@ -125,8 +125,8 @@ impl Metrics {
         let logits = site.and_then(|site| site.logits.as_ref());
         let count = |pick: fn(&SiteResult) -> usize| site.map_or(0, pick);
         let pearson = |pick: fn(&Summary) -> f64| judged::correlation(result, pick);
-        let plain = |of: Site, pick: fn(&Summary) -> f64| judged::plain_correlation(result, of, pick);
-        let interval = judged::pearson(result).and_then(|pearson| pearson.interval);
+        let plain = |of: Site, pick: fn(&Summary) -> f64| judged::plain_cosine(result, of, pick);
+        let interval = judged::similarity(result).and_then(|pearson| pearson.interval);
         let percents =
             |[low, high]: [f64; 2]| format!("[{}, {}]", crate::numbers::percent(low), crate::numbers::percent(high));
         let integer = |value: Option<usize>| value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string());
@@ -192,7 +192,7 @@ fn first_bad_detail(result: &ScopeResult) -> Option<String> {
 /// Rows that are not finite first, then those of the lowest Pearson.
 fn worst_rows(verdict: &Verdict, result: &ScopeResult) -> Vec<RowView> {
     let mut rows: Vec<&RowResult> = result.rows.iter().collect();
-    let pearson = |row: &RowResult| judged::row_pearson(result, row);
+    let pearson = |row: &RowResult| judged::row_similarity(result, row);
     let badness = |row: &RowResult| if row.finite { pearson(row).unwrap_or(1.0) } else { f64::NEG_INFINITY };
     rows.sort_by(|a, b| badness(a).total_cmp(&badness(b)));
     let integer = |value: Option<u32>| value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string());
@@ -201,7 +201,7 @@ fn worst_rows(verdict: &Verdict, result: &ScopeResult) -> Vec<RowView> {
         position: row.position,
         token: row.token_id,
         pearson: if row.finite { or_absent(pearson(row), correlation) } else { "not finite".to_owned() },
-        plain: or_absent(row.pearson, correlation),
+        plain: or_absent(row.cosine, correlation),
         relative_l2: or_absent(row.relative_l2, magnitude),
         kl: or_absent(row.kl, magnitude),
         reference_choice: integer(row.reference_choice),

@@ -14,7 +14,7 @@ use crate::{
 
 /// Columns of numbers, most important first.
 const OF_LOGITS: [&str; 7] = ["rows", "Pearson", "worst row", "top-1", "ties", "flips", "KL, nats"];
-const OF_HIDDEN: [&str; 6] = ["rows", "centred Pearson", "worst row", "plain", "relative L2", "pooled"];
+const OF_HIDDEN: [&str; 6] = ["rows", "centred cosine", "worst row", "plain", "relative L2", "pooled"];
 
 pub(super) fn section(verdict: &Verdict, style: Style) -> Vec<String> {
     if verdict.scopes.is_empty() {
@@ -62,15 +62,15 @@ fn of_hidden(result: &ScopeResult) -> Vec<String> {
         result.coverage.rows_compared.to_string(),
         judged::correlation(result, |summary| summary.mean),
         judged::correlation(result, |summary| summary.min),
-        judged::plain_correlation(result, result.judged_site, |summary| summary.mean),
+        judged::plain_cosine(result, result.judged_site, |summary| summary.mean),
         or_absent(error.map(|error| error.mean), magnitude),
-        judged::plain_correlation(result, Site::Pooled, |summary| summary.mean),
+        judged::plain_cosine(result, Site::Pooled, |summary| summary.mean),
     ]
 }
 
 fn interval(result: &ScopeResult) -> Option<String> {
-    let name = judged::pearson_name(result);
-    Some(match judged::pearson(result)?.interval {
+    let name = judged::similarity_name(result);
+    Some(match judged::similarity(result)?.interval {
         Some(interval) => format!("95 % interval of {name} {} over prompts", correlation_interval(interval)),
         None => "no interval: it needs two prompts or more".to_owned(),
     })

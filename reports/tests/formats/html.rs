@@ -38,7 +38,7 @@ fn an_encoder_has_no_word_of_logits() {
     for word in ["logits", "Logits", "top-1", "KL", "perplexity", "choice", "NaN"] {
         assert!(!page.contains(word), "{word}: {page}");
     }
-    for word in ["centred Pearson", "final_norm", "pooled"] {
+    for word in ["centred cosine", "final_norm", "pooled"] {
         assert!(page.contains(word), "{word}");
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn broken_of(size: Size) -> Verdict {
 /// An encoder whose attention is wrong from block 2 on.
 pub(crate) fn encoder() -> Verdict {
     let mut result = of_encoder(SMALL, Outcome::Broken, wrong_from_block_2);
-    result.reason = "mean centred Pearson 0.19 is below 0.90".into();
+    result.reason = "mean centred cosine 0.19 is below 0.90".into();
     result.first_bad_site = Some(Site::Block(2, BlockSite::ResidMid));
     let reason = format!("base: {}; first bad site blocks.2.resid_mid", result.reason);
     Verdict {

@@ -32,6 +32,8 @@ fn every_row_of_the_reference_is_accounted_for() {
     assert_eq!((coverage.prompts_compared, coverage.prompts_missing), (1, 0));
     let note = "base: 2 rows not compared, the arm was fed another token there or before";
     assert_eq!(verdict_of(&reference, &device).notes[0], note);
+    let note = "base: 1 row of the arm ignored, the reference has none there";
+    assert_eq!(verdict_of(&reference, &device).notes[1], note);
 }
 
 #[test]

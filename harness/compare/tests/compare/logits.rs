@@ -32,12 +32,12 @@ fn with_noise(row: &[f32], noise: f32) -> PromptTrace {
 
 #[test]
 fn noise_comes_from_the_row_or_else_from_the_floor() {
-    // A gap of 0.5 between the two ids. ‖row‖ / √V = 5 / 2.
-    let (row, device) = ([3.0, 3.5, 0.0, 1.936_491_7], [4.0, 3.0, 0.0, 1.0]);
+    // A gap of 0.5 between the two ids. ‖row‖ / √V = 500 / 2, and a thousandth of the spread is 0.5.
+    let (row, device) = ([3.0, 3.5, 0.0, -499.978_75], [4.0, 3.0, 0.0, 1.0]);
     let trace = base_logits(&[row.to_vec()]);
     assert_eq!(choice(&trace, &device, None, None).0, Flip);
-    assert_eq!(choice(&trace, &device, Some(0.101), None).0, Tie);
-    assert_eq!(choice(&trace, &device, Some(0.099), None).0, Flip);
+    assert_eq!(choice(&trace, &device, Some(0.001_01), None).0, Tie);
+    assert_eq!(choice(&trace, &device, Some(0.000_99), None).0, Flip);
     assert_eq!(choice(&with_noise(&row, 0.26), &device, None, None).0, Tie);
     assert_eq!(choice(&with_noise(&row, 0.24), &device, Some(0.5), None).0, Flip, "the row's own noise counts");
     assert_eq!(choice(&with_noise(&row, f32::NAN), &device, None, None).0, Flip);

@@ -47,6 +47,23 @@ fn a_sign_flip_is_broken_and_a_clip_is_degraded() {
 }
 
 #[test]
+fn rows_of_another_scale_are_no_pass() {
+    for scale in [50.0, 0.02, 1.3, 0.75] {
+        let found = concluded(&with(|value| value * scale), |_| ());
+        assert_eq!((found.verdict, found.exit_code), (Outcome::Degraded, 1), "{scale}");
+        assert!(found.reason.starts_with("base: norms of logits rows are "), "{}", found.reason);
+    }
+    assert_eq!(concluded(&with(|value| value * 1.2), |_| ()).verdict, Outcome::Faithful);
+    // In the mean these have the right norm.
+    let rows = random_rows(1, 20, 40);
+    let scaled = |(index, row): (usize, &Vec<f32>)| {
+        row.iter().map(|value| value * if index % 2 == 0 { 0.1 } else { 1.9 }).collect()
+    };
+    let device: Vec<Vec<f32>> = rows.iter().enumerate().map(scaled).collect();
+    assert_eq!(verdict_of(&base_logits(&rows), &base_logits(&device)).verdict, Outcome::Degraded);
+}
+
+#[test]
 fn one_row_that_is_not_finite_is_broken_however_few_rows() {
     let device = |bad| base_logits(&[vec![1.0, bad, 2.0]]);
     for bad in [f32::NAN, f32::INFINITY] {
@@ -69,6 +86,19 @@ fn a_nan_in_both_is_no_match() {
     assert_eq!(base(&found).coverage.rows_reference_not_finite, 1);
     assert_eq!(base(&found).coverage.rows_compared, 0);
     assert_eq!(found.notes, ["base/logits: 1 row not compared, the reference holds a NaN or an infinity there"]);
+}
+
+#[test]
+fn a_reference_that_is_not_finite_in_any_row_is_no_judge() {
+    let mut rows = random_rows(3, 40, 10);
+    let device = base_logits(&rows);
+    rows[16..].iter_mut().for_each(|row| row[2] = f32::NAN);
+    let found = verdict_of(&base_logits(&rows), &device);
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
+    let reason = "base: the reference itself holds a NaN or an infinity in 24 rows of logits; Pearson 1.0000";
+    assert!(found.reason.starts_with(reason), "{}", found.reason);
+    let wrong = verdict_of(&base_logits(&rows), &base_logits(&map(&random_rows(3, 40, 10), |value| -value)));
+    assert_eq!(wrong.verdict, Outcome::Broken, "what is wrong stays wrong");
 }
 
 #[test]
@@ -183,6 +213,23 @@ fn the_first_bad_site_is_named_with_its_numbers() {
     let noisy = BTreeMap::from([("blocks.0.resid_post".to_owned(), 0.06)]);
     let found = concluded(&pair, |header| header.noise_floor = noisy);
     assert_eq!(base(&found).first_bad_site, Some(site(1)));
+}
+
+#[test]
+fn a_reference_far_from_its_own_float64_cannot_judge() {
+    let rows = random_rows(2, 20, 12);
+    let z = Site::Block(3, BlockSite::Z);
+    let trace = prompt([(Scope::Base, scope(&[(z, rows.clone()), (Site::Logits, rows)]))]);
+    let with_floor = |site: &str, floor| {
+        let noise_floor = BTreeMap::from([(site.to_owned(), floor)]);
+        concluded(&(trace.clone(), trace.clone()), |header| header.noise_floor = noise_floor)
+    };
+    let found = with_floor("blocks.3.z", 0.2);
+    assert_eq!((found.verdict, found.exit_code), (Outcome::Inconclusive, 3));
+    let reason = "base: the reference is 2.00e-1 away from its own float64 at blocks.3.z and cannot judge (limit 1e-3)";
+    assert!(found.reason.starts_with(reason), "{}", found.reason);
+    assert_eq!(with_floor("blocks.3.z", 1e-3).verdict, Outcome::Faithful);
+    assert_eq!(with_floor("blocks.4.z", 0.2).verdict, Outcome::Faithful, "not compared");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn site(error: f64, size: Size) -> SiteResult {
         exact_rows: 0,
         cosine: Some(similarity(error * error / 2.0, several, n)),
         pearson: Some(similarity(error * error / 2.0, several, n)),
-        centred_pearson: None,
+        centred_cosine: None,
         relative_l2: Some(summary(error, several, n)),
         nmse: Some(summary(error * error, several, n)),
         sqnr_db: Some(summary(-20.0 * error.log10(), several, n)),
@@ -77,7 +77,7 @@ fn rows(error: f64, size: Size) -> Vec<RowResult> {
             finite: true,
             cosine: Some(1.0 - distance),
             pearson: Some(1.0 - distance),
-            centred_pearson: None,
+            centred_cosine: None,
             relative_l2: Some((2.0 * distance).sqrt()),
             nmse: Some(2.0 * distance),
             max_abs: Some(error * 8.0),
@@ -161,15 +161,15 @@ pub(crate) fn of_encoder(size: Size, verdict: Outcome, error: impl Fn(Site) -> f
     let (hidden, pooled) = (error(Site::FinalNorm), error(Site::Pooled));
     let mut result = scope(size, verdict, error);
     result.judged_site = Site::FinalNorm;
-    result.reason = "centred Pearson 0.999".into();
+    result.reason = "centred cosine 0.999".into();
     result.sites.remove(&Site::Logits);
     result.profile.sites.remove(&Site::Logits);
     result.sites.insert(Site::Pooled, site(pooled, Size { positions: 1, ..size }));
     if let Some(last) = result.sites.get_mut(&Site::FinalNorm) {
-        last.centred_pearson = Some(similarity(hidden * hidden, size.prompts > 1, last.rows));
+        last.centred_cosine = Some(similarity(hidden * hidden, size.prompts > 1, last.rows));
     }
     for row in &mut result.rows {
-        row.centred_pearson = row.pearson.map(|plain| 1.0 - 2.0 * (1.0 - plain));
+        row.centred_cosine = row.pearson.map(|plain| 1.0 - 2.0 * (1.0 - plain));
         (row.kl, row.delta_log_prob) = (None, None);
         (row.top1, row.top5, row.reference_choice, row.device_choice, row.rank) = (None, None, None, None, None);
     }
