@@ -19,6 +19,7 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -66,6 +67,7 @@ def measure(arguments, prompts, ours, theirs):
         random.Random(repeat).shuffle(order)
         for name in order:
             taken = contestants[name]()
+            print(f"round {repeat} of {arguments.repeats}, {name}: {taken:.3f} s", file=sys.stderr)
             # The first round warms caches and allocators.
             if repeat:
                 seconds[name].append(taken)
