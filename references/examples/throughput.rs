@@ -5,9 +5,15 @@
 //! prompt is prefilled, logits at all positions kept, and the default taps with `default`; with more, it is continued greedily
 //! and only ids are kept. After loading, `ready` is printed; then, for each line read, one repetition is run, and its seconds and
 //! the count of generated ids are printed.
-#![expect(clippy::print_stdout, reason = "it speaks to the program that drives it")]
 
-use std::{env, error::Error, fs, io, path::Path, time::Instant};
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{self, Write},
+    path::Path,
+    time::Instant,
+};
 
 use fidelity_references::{Checkpoint, Reference, TOGETHER};
 use fidelity_trace::{Capture, Request, Scope, Subject, Taps};
@@ -29,12 +35,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("prompts need at least one id, all below {vocabulary}").into());
     }
     let reference = Reference::without_noise(checkpoint.decoder(&|_, tensor| Ok(tensor))?);
-    println!("ready");
+    let mut out = io::stdout();
+    writeln!(out, "ready")?;
     for line in io::stdin().lines() {
         line?;
         let begun = Instant::now();
         let generated = repetition(&reference, &prompts, new_tokens.parse()?, &taps)?;
-        println!("{} {generated}", begun.elapsed().as_secs_f64());
+        writeln!(out, "{} {generated}", begun.elapsed().as_secs_f64())?;
     }
     Ok(())
 }

@@ -106,9 +106,9 @@ def yarn(draw):
     )
     match draw.one("default", "explicit", "mscale", "one mscale"):
         case "explicit":
-            parameters["attention_factor"] = draw.between(0.8, 1.6)
+            parameters["attention_factor"] = draw.between(0.8, 1.2)
         case "mscale":
-            parameters |= {"mscale": draw.between(0.5, 2), "mscale_all_dim": draw.between(0.5, 2)}
+            parameters |= {"mscale": draw.between(0.5, 1.5), "mscale_all_dim": draw.between(0.5, 1.5)}
         case "one mscale":
             parameters["mscale"] = draw.between(0.5, 2)
     return parameters
