@@ -3,16 +3,9 @@
 
 use std::{env, fs, io, path::PathBuf};
 
-#[path = "../tests/support/hef_writer.rs"]
-mod hef_writer;
-#[path = "../tests/support/llm_writer.rs"]
-mod llm_writer;
-#[path = "../tests/support/message.rs"]
-mod message;
-
-use hef_writer::{Edge, Hef};
-use llm_writer::Llm;
-use message::Message;
+use fidelity_hef_writer::hef_writer::{Edge, Hef};
+use fidelity_hef_writer::llm_writer::Llm;
+use fidelity_hef_writer::message::Message;
 
 fn main() -> io::Result<()> {
     let folder = PathBuf::from(env::args_os().nth(1).unwrap_or_else(|| ".".into()));

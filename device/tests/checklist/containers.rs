@@ -7,10 +7,10 @@ use fidelity_device::{
     hef::{FindingKind, Hef, HefError, Severity},
 };
 
-use crate::{
+use crate::support::{audit, check, description, error, finding, kinds, read};
+use fidelity_hef_writer::{
     hef_writer::{HEADER_BYTES, Hef as Written, seal, xxh3},
     old_containers::{v0, v1, v2},
-    support::{audit, check, description, error, finding, kinds, read},
 };
 
 /// The small file in all four containers. Version 0 has its ccws inside, so that it has no pointers.

@@ -5,11 +5,11 @@ use fidelity_device::{
     hef::{Direction, Finding, FindingKind, GroupSource, Severity},
 };
 
-use crate::{
+use crate::support::{audit, check, description, error, finding, kinds};
+use fidelity_hef_writer::{
     hef_writer::{Context, Edge, Group, Hef},
     llm_writer::Llm,
     message::Message,
-    support::{audit, check, description, error, finding, kinds},
 };
 
 /// The small file with a change to its only group.

@@ -1,14 +1,6 @@
 //! What can be in a hostile, damaged or merely odd file. Each test names the rows of the checklist it holds (docs/AUDIT.md),
 //! and one test holds that no row is left out.
 
-#[path = "../support/hef_writer.rs"]
-mod hef_writer;
-#[path = "../support/llm_writer.rs"]
-mod llm_writer;
-#[path = "../support/message.rs"]
-mod message;
-#[path = "../support/old_containers.rs"]
-mod old_containers;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -5,10 +5,10 @@ use fidelity_device::{
     hef::{FindingKind, HefError, Severity},
 };
 
-use crate::{
+use crate::support::{audit, check, description, error, finding, read};
+use fidelity_hef_writer::{
     hef_writer::{Context, Edge, Group, HEADER_BYTES, Hef, seal},
     message::Message,
-    support::{audit, check, description, error, finding, read},
 };
 
 #[test]

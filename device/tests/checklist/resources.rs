@@ -5,10 +5,10 @@ use fidelity_device::{
     hef::{FindingKind, Severity},
 };
 
-use crate::{
+use crate::support::{audit, check, description, finding, kinds};
+use fidelity_hef_writer::{
     hef_writer::{Hef, Resource, seal},
     old_containers::{v0, v1, v2},
-    support::{audit, check, description, finding, kinds},
 };
 
 fn with(resources: Vec<Resource>) -> Hef {

@@ -7,10 +7,8 @@ use fidelity_device::{
     hef::Hef,
 };
 
-use crate::{
-    hef_writer::{HEADER_BYTES, Hef as Written, Resource},
-    support::check,
-};
+use crate::support::check;
+use fidelity_hef_writer::hef_writer::{HEADER_BYTES, Hef as Written, Resource};
 
 /// A file whose beginning is given and whose rest is zeros, and how it is read.
 struct Sparse {

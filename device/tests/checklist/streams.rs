@@ -2,10 +2,8 @@
 
 use fidelity_device::hef::{Description, FindingKind, Severity};
 
-use crate::{
-    hef_writer::{Edge, Hef},
-    support::{audit, description, error, finding, kinds},
-};
+use crate::support::{audit, description, error, finding, kinds};
+use fidelity_hef_writer::hef_writer::{Edge, Hef};
 
 /// The small file with a change to its input.
 fn with(change: impl FnOnce(&mut Edge)) -> Hef {
@@ -106,7 +104,7 @@ fn row_29_names_that_are_not_utf_8() {
     let mut bytes = with(|edge| edge.name = "net/XXXX".into()).v3();
     let at = bytes.windows(4).position(|four| four == b"XXXX").expect("there");
     bytes[at] = 0xff;
-    crate::hef_writer::seal(&mut bytes);
+    fidelity_hef_writer::hef_writer::seal(&mut bytes);
     assert!(error(bytes).contains("UTF-8"));
 }
 

@@ -2,11 +2,10 @@
 
 use fidelity_device::audit::{CheckId, State};
 
-use crate::{
-    expect,
+use crate::{expect, only, with};
+use fidelity_hef_writer::{
     hef_writer::{Edge, Hef},
     llm_writer::Llm,
-    only, with,
 };
 
 /// A sound file with a change to the caches of a group whose name ends so.

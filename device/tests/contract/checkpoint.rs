@@ -7,12 +7,10 @@ use fidelity_device::{
     hef::Hef as Reader,
 };
 
-use crate::{
+use crate::{of, support::check, with};
+use fidelity_hef_writer::{
     hef_writer::{Hef, Resource},
     llm_writer::{EMBEDDING_SCALE, Llm, tokenizer},
-    of,
-    support::check,
-    with,
 };
 
 /// The facts of the checkpoint that a model was made of.

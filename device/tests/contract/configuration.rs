@@ -4,13 +4,14 @@ use fidelity_device::audit::{CheckId, State};
 use serde_json::{Value, json};
 
 use crate::{
-    expect,
+    expect, only,
+    support::{audit, check},
+    with,
+};
+use fidelity_hef_writer::{
     hef_writer::{Group, Hef, Resource},
     llm_writer::Llm,
     old_containers::v2,
-    only,
-    support::{audit, check},
-    with,
 };
 
 /// A sound file with a change to its hailo-config.json.

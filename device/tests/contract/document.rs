@@ -8,7 +8,7 @@ use fidelity_device::{
 };
 use serde_json::Value;
 
-use crate::{hef_writer::Edge, llm_writer::Llm};
+use fidelity_hef_writer::{hef_writer::Edge, llm_writer::Llm};
 
 const DOCUMENT: &str = include_str!("../../../docs/AUDIT.md");
 

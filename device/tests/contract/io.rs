@@ -2,11 +2,10 @@
 
 use fidelity_device::audit::{CheckId, State};
 
-use crate::{
-    expect,
+use crate::{expect, of, only, with};
+use fidelity_hef_writer::{
     hef_writer::{Edge, Hef},
     llm_writer::EMBEDDING_SCALE,
-    of, only, with,
 };
 
 /// A sound file with a change to an input of prefill.

@@ -1,14 +1,5 @@
 //! The contract of a language model: a sound file passes every check, and each fault turns its own check red.
 
-#[path = "../support/hef_writer.rs"]
-mod hef_writer;
-#[path = "../support/llm_writer.rs"]
-mod llm_writer;
-#[path = "../support/message.rs"]
-mod message;
-#[expect(dead_code, reason = "what the checklist needs")]
-#[path = "../support/old_containers.rs"]
-mod old_containers;
 #[expect(dead_code, reason = "what the checklist needs")]
 #[path = "../support/mod.rs"]
 mod support;
@@ -24,11 +15,8 @@ mod tables;
 
 use fidelity_device::audit::{CheckId, State};
 
-use crate::{
-    hef_writer::Hef,
-    llm_writer::Llm,
-    support::{audit, check},
-};
+use crate::support::{audit, check};
+use fidelity_hef_writer::{hef_writer::Hef, llm_writer::Llm};
 
 /// The state of a check, and what must be said.
 #[track_caller]

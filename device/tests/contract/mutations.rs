@@ -5,7 +5,7 @@ use std::io::Cursor;
 use fidelity_device::{audit::audit, hef::Hef};
 use proptest::prelude::*;
 
-use crate::{
+use fidelity_hef_writer::{
     hef_writer::{HEADER_BYTES, Hef as Written, seal},
     llm_writer::Llm,
 };

@@ -3,11 +3,10 @@
 use fidelity_device::audit::{CheckId, Part, State};
 
 use crate::{
-    hef_writer::Hef,
-    llm_writer::Llm,
     of,
     support::{audit, check, kinds},
 };
+use fidelity_hef_writer::{hef_writer::Hef, llm_writer::Llm};
 
 #[test]
 fn a_sound_language_model_passes() {

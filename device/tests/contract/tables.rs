@@ -2,11 +2,10 @@
 
 use fidelity_device::audit::{CheckId, State};
 
-use crate::{
-    expect,
+use crate::{expect, of, only, with};
+use fidelity_hef_writer::{
     hef_writer::{Hef, Resource},
     llm_writer::{Llm, tokenizer},
-    of, only, with,
 };
 
 fn resource(name: &'static str, bytes: Vec<u8>) -> Hef {

@@ -8,10 +8,11 @@ use std::{
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crate and what of ours it may use, as docs/ARCHITECTURE.md says. A new edge changes both.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("fidelity-trace", &[]),
     ("fidelity-verdict", &["fidelity-trace"]),
     ("fidelity-device", &["fidelity-trace"]),
+    ("fidelity-hef-writer", &[]),
     ("fidelity-references", &["fidelity-trace"]),
     ("fidelity-emulator", &["fidelity-references", "fidelity-trace"]),
     ("fidelity-compare", &["fidelity-trace", "fidelity-verdict"]),

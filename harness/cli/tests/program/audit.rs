@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{
+use crate::support::{Answer, Desk, golden_checkpoint};
+use fidelity_hef_writer::{
     hef_writer::{Hef, Resource},
     llm_writer::{EMBEDDING_SCALE, EMBEDDING_ZERO_POINT, Llm},
-    support::{Answer, Desk, golden_checkpoint},
 };
 
 /// Writes a HEF to the desk and audits it.

@@ -6,36 +6,36 @@ use twox_hash::XxHash3_64;
 
 use crate::message::Message;
 
-pub(crate) const HEADER_BYTES: usize = 56;
+pub const HEADER_BYTES: usize = 56;
 
 /// An edge of a context.
 #[derive(Clone)]
-pub(crate) struct Edge {
-    pub(crate) name: String,
+pub struct Edge {
+    pub name: String,
     /// 0 in, 1 out.
-    pub(crate) direction: u64,
+    pub direction: u64,
     /// 0 info, 1 mux, 2 planes.
-    pub(crate) kind: u64,
-    pub(crate) shape: [u64; 3],
-    pub(crate) format: u64,
-    pub(crate) data_bytes: u64,
+    pub kind: u64,
+    pub shape: [u64; 3],
+    pub format: u64,
+    pub data_bytes: u64,
     /// Scale, zero point; none is written otherwise.
-    pub(crate) quantisation: Option<(f32, f32)>,
-    pub(crate) limits: [f32; 2],
-    pub(crate) scales: Vec<f64>,
-    pub(crate) zero_points: Vec<f64>,
+    pub quantisation: Option<(f32, f32)>,
+    pub limits: [f32; 2],
+    pub scales: Vec<f64>,
+    pub zero_points: Vec<f64>,
     /// 0 boundary, 1 intermediate, 2 DDR, 3 cache.
-    pub(crate) connection: u64,
-    pub(crate) cache_id: i64,
-    pub(crate) buffer_indices: usize,
-    pub(crate) network_index: u64,
-    pub(crate) core_bytes_per_buffer: u64,
+    pub connection: u64,
+    pub cache_id: i64,
+    pub buffer_indices: usize,
+    pub network_index: u64,
+    pub core_bytes_per_buffer: u64,
     /// In place of the content that all of the above makes: its field and its bytes.
-    pub(crate) content: Option<(u64, Vec<u8>)>,
+    pub content: Option<(u64, Vec<u8>)>,
 }
 
 impl Edge {
-    pub(crate) fn new(name: &str, direction: u64, shape: [u64; 3]) -> Self {
+    pub fn new(name: &str, direction: u64, shape: [u64; 3]) -> Self {
         Self {
             name: name.into(),
             direction,
@@ -57,7 +57,7 @@ impl Edge {
     }
 
     /// LayerInfo.
-    pub(crate) fn info(&self) -> Message {
+    pub fn info(&self) -> Message {
         let [height, width, features] = self.shape;
         let base = Message::new()
             .number(1, height)
@@ -98,13 +98,13 @@ impl Edge {
 
 /// A context.
 #[derive(Clone, Default)]
-pub(crate) struct Context {
-    pub(crate) index: u64,
-    pub(crate) edges: Vec<Edge>,
+pub struct Context {
+    pub index: u64,
+    pub edges: Vec<Edge>,
     /// Pointers into the ccws: offset and size.
-    pub(crate) ccws: Vec<(u64, u64)>,
+    pub ccws: Vec<(u64, u64)>,
     /// ccws inside the protobuf.
-    pub(crate) inline_ccws: Vec<Vec<u8>>,
+    pub inline_ccws: Vec<Vec<u8>>,
 }
 
 impl Context {
@@ -124,18 +124,18 @@ impl Context {
 
 /// A network group.
 #[derive(Clone, Default)]
-pub(crate) struct Group {
-    pub(crate) name: String,
-    pub(crate) networks: Vec<String>,
-    pub(crate) contexts: Vec<Context>,
-    pub(crate) outputs_order: Vec<String>,
+pub struct Group {
+    pub name: String,
+    pub networks: Vec<String>,
+    pub contexts: Vec<Context>,
+    pub outputs_order: Vec<String>,
     /// Fields after all others.
-    pub(crate) more: Vec<u8>,
+    pub more: Vec<u8>,
 }
 
 impl Group {
     /// CoreOp has the same fields.
-    pub(crate) fn message(&self) -> Message {
+    pub fn message(&self) -> Message {
         let metadata = Message::new().text(1, &self.name).double(4, 12.5).number(5, 1);
         let group = Message::new().message(1, metadata).messages(3, self.contexts.iter().map(Context::message));
         let texts =
@@ -146,46 +146,46 @@ impl Group {
         Message::of(bytes)
     }
 
-    pub(crate) fn edges(&mut self) -> impl Iterator<Item = &mut Edge> {
+    pub fn edges(&mut self) -> impl Iterator<Item = &mut Edge> {
         self.contexts.iter_mut().flat_map(|context| &mut context.edges)
     }
 
     /// The edge of this name.
-    pub(crate) fn edge(&mut self, name: &str) -> &mut Edge {
+    pub fn edge(&mut self, name: &str) -> &mut Edge {
         self.edges().find(|edge| edge.name == name).expect("there is such an edge")
     }
 }
 
 /// A resource. `offset` counts from the zero point; the next free multiple of 4096 otherwise.
 #[derive(Clone)]
-pub(crate) struct Resource {
-    pub(crate) name: String,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) offset: Option<u64>,
-    pub(crate) size: Option<u64>,
-    pub(crate) hash: Option<u64>,
+pub struct Resource {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    pub offset: Option<u64>,
+    pub size: Option<u64>,
+    pub hash: Option<u64>,
 }
 
 impl Resource {
-    pub(crate) fn new(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn new(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self { name: name.into(), bytes: bytes.into(), offset: None, size: None, hash: None }
     }
 }
 
 /// A HEF.
 #[derive(Clone)]
-pub(crate) struct Hef {
-    pub(crate) architecture: u64,
-    pub(crate) content_version: u64,
-    pub(crate) extensions: Vec<u64>,
-    pub(crate) optional_extensions: Vec<u64>,
-    pub(crate) groups: Vec<Group>,
-    pub(crate) resources: Vec<Resource>,
-    pub(crate) ccws: Vec<u8>,
+pub struct Hef {
+    pub architecture: u64,
+    pub content_version: u64,
+    pub extensions: Vec<u64>,
+    pub optional_extensions: Vec<u64>,
+    pub groups: Vec<Group>,
+    pub resources: Vec<Resource>,
+    pub ccws: Vec<u8>,
     /// Fields after all others.
-    pub(crate) more: Vec<u8>,
+    pub more: Vec<u8>,
     /// The header carries a hash of the protobuf.
-    pub(crate) proto_hash: bool,
+    pub proto_hash: bool,
 }
 
 impl Default for Hef {
@@ -206,7 +206,7 @@ impl Default for Hef {
 
 impl Hef {
     /// A file that is no language model: one group of one context, one input, two outputs.
-    pub(crate) fn small() -> Self {
+    pub fn small() -> Self {
         let context = Context {
             edges: vec![
                 Edge::new("net/input", 0, [4, 4, 3]),
@@ -227,7 +227,7 @@ impl Hef {
     }
 
     /// The protobuf.
-    pub(crate) fn proto(&self) -> Vec<u8> {
+    pub fn proto(&self) -> Vec<u8> {
         let version = Message::new().number(1, 5).number(2, 2);
         let header = Message::new()
             .number(1, self.architecture)
@@ -279,7 +279,7 @@ impl Hef {
     }
 
     /// Container version 3: the zero point is a multiple of 4096.
-    pub(crate) fn v3(&self) -> Vec<u8> {
+    pub fn v3(&self) -> Vec<u8> {
         let (proto, additional) = (self.proto(), self.additional_info());
         let start = HEADER_BYTES + proto.len();
         let padding = start.next_multiple_of(4096) - start;
@@ -303,7 +303,7 @@ impl Hef {
 }
 
 /// Writes the hashes of a version 3 file anew; that of the protobuf only where there is one.
-pub(crate) fn seal(file: &mut [u8]) {
+pub fn seal(file: &mut [u8]) {
     let proto_bytes = u32::from_be_bytes(file[8..12].try_into().expect("4 bytes")) as usize;
     let whole = xxh3(&file[HEADER_BYTES..]);
     file[12..20].copy_from_slice(&whole.to_be_bytes());
@@ -314,7 +314,7 @@ pub(crate) fn seal(file: &mut [u8]) {
 }
 
 /// XXH3-64 with seed 0.
-pub(crate) fn xxh3(bytes: &[u8]) -> u64 {
+pub fn xxh3(bytes: &[u8]) -> u64 {
     let mut hasher = XxHash3_64::with_seed(0);
     hasher.write(bytes);
     hasher.finish()

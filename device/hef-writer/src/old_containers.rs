@@ -14,13 +14,13 @@ fn file(version: u32, proto: &[u8], rest: &[&[u8]]) -> Vec<u8> {
 }
 
 /// MD5; ccws are inside the protobuf.
-pub(crate) fn v0(hef: &Hef) -> Vec<u8> {
+pub fn v0(hef: &Hef) -> Vec<u8> {
     let proto = hef.proto();
     file(0, &proto, &[&[0; 4], &Md5::digest(&proto)])
 }
 
 /// CRC-32.
-pub(crate) fn v1(hef: &Hef) -> Vec<u8> {
+pub fn v1(hef: &Hef) -> Vec<u8> {
     let proto = hef.proto();
     let body = [proto.as_slice(), &hef.ccws].concat();
     let crc = crc32fast::hash(&body);
@@ -30,7 +30,7 @@ pub(crate) fn v1(hef: &Hef) -> Vec<u8> {
 }
 
 /// XXH3-64.
-pub(crate) fn v2(hef: &Hef) -> Vec<u8> {
+pub fn v2(hef: &Hef) -> Vec<u8> {
     let proto = hef.proto();
     let body = [proto.as_slice(), &hef.ccws].concat();
     let mut file = file(2, &proto, &[&xxh3(&body).to_be_bytes(), &(hef.ccws.len() as u64).to_be_bytes(), &[0; 16]]);

@@ -6,26 +6,26 @@ use crate::hef_writer::{Context, Edge, Group, Hef, Resource};
 
 /// The dimensions of a language model and what is beside it.
 #[derive(Clone)]
-pub(crate) struct Llm {
-    pub(crate) hidden: u64,
-    pub(crate) query_heads: u64,
-    pub(crate) kv_heads: u64,
-    pub(crate) head_dim: u64,
-    pub(crate) cache: u64,
-    pub(crate) prefill: u64,
-    pub(crate) vocabulary: u64,
-    pub(crate) shards: u64,
-    pub(crate) blocks: u64,
-    pub(crate) theta: Vec<f32>,
-    pub(crate) tokenizer: Vec<u8>,
-    pub(crate) chat_template: String,
+pub struct Llm {
+    pub hidden: u64,
+    pub query_heads: u64,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+    pub cache: u64,
+    pub prefill: u64,
+    pub vocabulary: u64,
+    pub shards: u64,
+    pub blocks: u64,
+    pub theta: Vec<f32>,
+    pub tokenizer: Vec<u8>,
+    pub chat_template: String,
     /// Values of the embedding, row after row.
-    pub(crate) embedding: Vec<f32>,
+    pub embedding: Vec<f32>,
 }
 
 /// How embeddings are quantised.
-pub(crate) const EMBEDDING_SCALE: f32 = 1.0 / 8192.0;
-pub(crate) const EMBEDDING_ZERO_POINT: f32 = 32768.0;
+pub const EMBEDDING_SCALE: f32 = 1.0 / 8192.0;
+pub const EMBEDDING_ZERO_POINT: f32 = 32768.0;
 
 impl Default for Llm {
     fn default() -> Self {
@@ -53,7 +53,7 @@ impl Default for Llm {
 }
 
 /// A tokenizer.json of that many tokens.
-pub(crate) fn tokenizer(tokens: u64) -> Vec<u8> {
+pub fn tokenizer(tokens: u64) -> Vec<u8> {
     let vocabulary: Value =
         (1..tokens).map(|id| (format!("token{id}"), json!(id))).collect::<serde_json::Map<_, _>>().into();
     let added = json!([{"id": 0, "content": "<bos>", "special": true}]);
@@ -64,7 +64,7 @@ pub(crate) fn tokenizer(tokens: u64) -> Vec<u8> {
 
 impl Llm {
     /// hailo-config.json.
-    pub(crate) fn config(&self) -> Value {
+    pub fn config(&self) -> Value {
         json!({
             "eos_token_id": 2,
             "chat_template": self.chat_template,
@@ -78,13 +78,13 @@ impl Llm {
     }
 
     /// embeddings.bin: the nearest codes.
-    pub(crate) fn embeddings(&self) -> Vec<u8> {
+    pub fn embeddings(&self) -> Vec<u8> {
         let code = |value: &f32| (value / EMBEDDING_SCALE + EMBEDDING_ZERO_POINT).round().clamp(0.0, 65535.0) as u16;
         self.embedding.iter().flat_map(|value| code(value).to_le_bytes()).collect()
     }
 
     /// The file: two groups of two contexts, four resources.
-    pub(crate) fn hef(&self) -> Hef {
+    pub fn hef(&self) -> Hef {
         let theta: Vec<u8> = self.theta.iter().flat_map(|value| value.to_le_bytes()).collect();
         Hef {
             groups: vec![

@@ -2,24 +2,24 @@
 
 /// A message that is being written.
 #[derive(Clone, Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
     }
 
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
     /// A message from bytes that already are one.
-    pub(crate) const fn of(bytes: Vec<u8>) -> Self {
+    pub const fn of(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
     /// Nothing is written for 0, as in proto3.
-    pub(crate) fn number(mut self, field: u64, value: u64) -> Self {
+    pub fn number(mut self, field: u64, value: u64) -> Self {
         if value != 0 {
             self.varint(field << 3);
             self.varint(value);
@@ -28,45 +28,45 @@ impl Message {
     }
 
     /// Written whatever it is: negative numbers take ten bytes.
-    pub(crate) fn signed(mut self, field: u64, value: i64) -> Self {
+    pub fn signed(mut self, field: u64, value: i64) -> Self {
         self.varint(field << 3);
         self.varint(value.cast_unsigned());
         self
     }
 
-    pub(crate) fn float(mut self, field: u64, value: f32) -> Self {
+    pub fn float(mut self, field: u64, value: f32) -> Self {
         self.varint(field << 3 | 5);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    pub(crate) fn double(mut self, field: u64, value: f64) -> Self {
+    pub fn double(mut self, field: u64, value: f64) -> Self {
         self.varint(field << 3 | 1);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    pub(crate) fn doubles(self, field: u64, values: &[f64]) -> Self {
+    pub fn doubles(self, field: u64, values: &[f64]) -> Self {
         let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         if packed.is_empty() { self } else { self.bytes(field, &packed) }
     }
 
-    pub(crate) fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
+    pub fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend(bytes);
         self
     }
 
-    pub(crate) fn text(self, field: u64, text: &str) -> Self {
+    pub fn text(self, field: u64, text: &str) -> Self {
         self.bytes(field, text.as_bytes())
     }
 
-    pub(crate) fn message(self, field: u64, message: Self) -> Self {
+    pub fn message(self, field: u64, message: Self) -> Self {
         self.bytes(field, &message.0)
     }
 
-    pub(crate) fn messages(self, field: u64, messages: impl IntoIterator<Item = Self>) -> Self {
+    pub fn messages(self, field: u64, messages: impl IntoIterator<Item = Self>) -> Self {
         messages.into_iter().fold(self, |all, message| all.message(field, message))
     }
 
