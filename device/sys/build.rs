@@ -27,6 +27,7 @@ mod hailo {
         }
         let directory = env::var("HAILORT_DIR").ok().filter(|path| !path.is_empty());
         let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+        let named = directory.is_some();
         let found = find(directory, &architecture).unwrap_or_else(|problem| {
             for line in problem.to_string().lines() {
                 println!("cargo::error={line}");
@@ -42,9 +43,8 @@ mod hailo {
             .std("c++17")
             .warnings(true)
             .extra_warnings(true)
-            // As those of a library: warnings in them are not ours.
-            .flag("-isystem")
-            .flag(&found.include)
+            // Not as a system's: `-isystem /usr/include` would hide the C headers from those of C++.
+            .include(&found.include)
             .define("FID_HEADER_MAJOR", major.to_string().as_str())
             .define("FID_HEADER_MINOR", minor.to_string().as_str())
             .define("FID_HEADER_REVISION", revision.to_string().as_str())
@@ -52,7 +52,7 @@ mod hailo {
             .compile("fidelity_hailort_shim");
         println!("cargo:rustc-link-search=native={}", found.libraries.display());
         println!("cargo:rustc-link-lib=dylib=hailort");
-        if env::var_os("HAILORT_DIR").is_some() {
+        if named {
             // Where the loader does not look by itself. For the tests of this crate; others have DEP_HAILORT_LIBRARIES.
             println!("cargo:rustc-link-arg=-Wl,-rpath,{}", found.libraries.display());
         }

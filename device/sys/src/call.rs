@@ -1,6 +1,7 @@
 //! What all calls of the C surface share.
+#![expect(unsafe_code, reason = "asks the library for a name")]
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use crate::{Error, Status, Step, raw};
 
@@ -9,10 +10,21 @@ pub(crate) fn call(function: impl FnOnce(*mut raw::Error) -> i32) -> Result<(), 
     let mut error = raw::Error { status: 0, step: 0, detail: [0; 240] };
     match function(&raw mut error) {
         0 => Ok(()),
-        status => {
-            Err(Error { status: Status::new(status), step: Step::from_number(error.step), detail: text(&error.detail) })
+        number => {
+            let (status, step) = (Status::new(number), Step::from_number(error.step));
+            let detail = text(&error.detail);
+            // A later library may know more statuses than the table.
+            let detail = if status.name().is_none() { format!("{detail} [{}]", library_name(status)) } else { detail };
+            Err(Error { status, step, detail })
         }
     }
+}
+
+/// The library's own name of a status.
+fn library_name(status: Status) -> String {
+    // SAFETY: any number may be asked about; the text is static and NUL-terminated.
+    let name = unsafe { CStr::from_ptr(raw::fid_status_name(status.number())) };
+    name.to_string_lossy().into_owned()
 }
 
 /// A field of C, up to its first NUL.

@@ -104,7 +104,7 @@ impl Device {
     }
 
     /// Asks the device what it is.
-    pub fn info(&mut self) -> Result<DeviceInfo, Error> {
+    pub fn info(&self) -> Result<DeviceInfo, Error> {
         let mut info = raw::DeviceInfo {
             id: [0; 32],
             board_name: [0; 32],
@@ -138,7 +138,7 @@ impl Device {
     ///
     /// # Errors
     /// 13 where the file cannot be opened, 61 where it has no such group, which is found out after it was sent.
-    pub fn model(&mut self, path: &Path, group_name: &str) -> Result<Model, Error> {
+    pub fn model(&self, path: &Path, group_name: &str) -> Result<Model, Error> {
         let path = c_string(path.as_os_str().as_bytes(), "path")?;
         let group = c_string(group_name, "name of a network group")?;
         let mut model = ptr::null_mut();
@@ -150,7 +150,7 @@ impl Device {
     }
 
     /// As [`Device::model`], from the bytes of a file.
-    pub fn model_from_bytes(&mut self, hef: &[u8], group_name: &str) -> Result<Model, Error> {
+    pub fn model_from_bytes(&self, hef: &[u8], group_name: &str) -> Result<Model, Error> {
         let group = c_string(group_name, "name of a network group")?;
         let mut model = ptr::null_mut();
         // SAFETY: the handle is open, the bytes are as many as are said and outlive the call.

@@ -68,7 +68,7 @@ impl Group {
     }
 
     /// How many runs the device queues.
-    pub fn queue_size(&mut self) -> Result<usize, Error> {
+    pub fn queue_size(&self) -> Result<usize, Error> {
         let mut size = 0;
         // SAFETY: the handle is valid, the pointers are valid for writing.
         call(|error| unsafe { raw::fid_group_queue_size(self.handle, &raw mut size, error) })?;

@@ -6,6 +6,9 @@
 //! A run that timed out is not over: HailoRT cancels nothing, a late reply still writes into the buffers, and destroying a configured model
 //! with a job in flight is a use after free inside libhailort 5.2.0. Its `Group` is therefore poisoned: it refuses
 //! everything, gives no access to its buffers and is leaked. The process must then end through `end_process`.
+//!
+//! Dropping a device, a model or a group tells the chip, which takes up to 10 s each where it does not answer. HailoRT's own time for
+//! everything but runs is 10 s, 45 s for sending and configuring a model; HAILO_REQUEST_TIMEOUT_SECONDS overrides all of them.
 
 mod error;
 pub mod status;

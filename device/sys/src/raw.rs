@@ -84,6 +84,7 @@ pub(crate) type Handle = *mut Opaque;
 unsafe extern "C" {
     pub fn fid_abi_version() -> u32;
     pub fn fid_versions(out: *mut VersionsInfo, error: *mut Error) -> i32;
+    pub fn fid_status_name(status: i32) -> *const c_char;
     pub fn fid_exit(code: i32);
     pub fn fid_scan(ids: *mut Id, capacity: usize, count: *mut usize, error: *mut Error) -> i32;
 

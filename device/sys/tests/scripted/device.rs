@@ -47,7 +47,7 @@ fn opening_sends_these_bytes() {
 #[test]
 fn a_device_says_what_it_is() {
     let server = Server::usual();
-    let info = open(&server).and_then(|mut device| device.info()).expect("it says");
+    let info = open(&server).and_then(|device| device.info()).expect("it says");
     assert_eq!(info.id, server.address);
     assert_eq!((info.architecture, info.architecture_name()), (6, "HAILO10H"));
     assert_eq!(info.firmware, Version { major: 5, minor: 2, revision: 0 });

@@ -33,13 +33,13 @@ fn hef() -> (TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-fn model(device: &mut Device, group: &str) -> Result<Model, Error> {
+fn model(device: &Device, group: &str) -> Result<Model, Error> {
     let (_folder, path, _) = hef();
     device.model(&path, group)
 }
 
 /// A group as a session configures it.
-fn configured(device: &mut Device, group: &str) -> Group {
+fn configured(device: &Device, group: &str) -> Group {
     let mut model = model(device, group).expect("it is created");
     for index in 2..6 {
         model.set_format(Direction::Input, index, FormatType::Float32).expect("set");

@@ -13,8 +13,8 @@ use crate::{
 #[test]
 fn streams_are_those_of_the_group_with_the_formats_of_the_device() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let prefill = model(&mut device, "base_model__prefill").expect("it is created");
+    let device = open(&server).expect("it opens");
+    let prefill = model(&device, "base_model__prefill").expect("it is created");
     let inputs = prefill.streams(Direction::Input).expect("they are described");
     let facts = |stream: &Stream| (stream.name.clone(), stream.shape, stream.format_type, stream.frame_size);
     let name = |layer| format!("small_prefill/{layer}");
@@ -34,7 +34,7 @@ fn streams_are_those_of_the_group_with_the_formats_of_the_device() {
     let outputs = prefill.streams(Direction::Output).expect("they are described");
     let expected = [(name("conv1"), [1, 1, 20], byte, 20), (name("conv2"), [1, 1, 20], byte, 20)];
     assert_eq!(outputs.iter().map(facts).collect::<Vec<_>>(), expected);
-    let tbt = model(&mut device, "base_model__tbt").expect("it is created");
+    let tbt = model(&device, "base_model__tbt").expect("it is created");
     assert_eq!(tbt.streams(Direction::Input).expect("they are described")[0].shape, [1, 1, 64]);
 }
 
@@ -43,7 +43,7 @@ fn the_whole_file_is_sent_by_path_and_from_memory() {
     let (_folder, path, bytes) = hef();
     for from_memory in [false, true] {
         let server = Server::usual();
-        let mut device = open(&server).expect("it opens");
+        let device = open(&server).expect("it opens");
         let name = "base_model__tbt";
         let model = if from_memory { device.model_from_bytes(&bytes, name) } else { device.model(&path, name) };
         drop(model.expect("it is created"));
@@ -59,8 +59,8 @@ fn the_whole_file_is_sent_by_path_and_from_memory() {
 fn a_group_that_is_not_in_the_file_is_61_after_it_was_sent() {
     for name in ["tbt", "base_model__tbt ", "small_tbt"] {
         let server = Server::usual();
-        let mut device = open(&server).expect("it opens");
-        let error = model(&mut device, name).err().expect("no such group");
+        let device = open(&server).expect("it opens");
+        let error = model(&device, name).err().expect("no such group");
         assert_eq!((error.status, error.step), (Status::new(61), Step::CreateModel));
         assert!(error.detail.contains(name), "{error}");
         assert!(!server.only(action::CREATE_MODEL).follows.is_empty());
@@ -70,7 +70,7 @@ fn a_group_that_is_not_in_the_file_is_61_after_it_was_sent() {
 #[test]
 fn a_file_that_is_missing_is_13_and_nothing_is_sent() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
+    let device = open(&server).expect("it opens");
     let error = device.model(Path::new("/no/such/file.hef"), "").err().expect("no such file");
     assert_eq!(error.status, Status::new(13));
     assert_eq!(error.detail, "cannot create a model from /no/such/file.hef");
@@ -83,16 +83,15 @@ fn a_server_that_refuses_a_file_is_heard() {
         action::CREATE_MODEL => Answer::Status(93),
         _ => Answer::Usual,
     });
-    let error =
-        open(&server).and_then(|mut device| model(&mut device, "base_model__tbt")).err().expect("it is refused");
+    let error = open(&server).and_then(|device| model(&device, "base_model__tbt")).err().expect("it is refused");
     assert_eq!((error.status, error.step), (Status::new(93), Step::CreateModel));
 }
 
 #[test]
 fn configuring_sends_formats_and_flags() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut model = model(&mut device, "base_model__prefill").expect("it is created");
+    let device = open(&server).expect("it opens");
+    let mut model = model(&device, "base_model__prefill").expect("it is created");
     for (direction, index) in [(Direction::Input, 2), (Direction::Input, 5), (Direction::Output, 1)] {
         model.set_format(direction, index, FormatType::Float32).expect("set");
     }
@@ -140,16 +139,16 @@ fn configuring_sends_formats_and_flags() {
 #[test]
 fn what_is_not_set_is_not_sent() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    drop(model(&mut device, "base_model__tbt").and_then(|mut model| model.configure()).expect("it is configured"));
+    let device = open(&server).expect("it opens");
+    drop(model(&device, "base_model__tbt").and_then(|mut model| model.configure()).expect("it is configured"));
     assert_eq!([5, 6, 7, 8].map(|field| number(&server.only(action::CONFIGURE).body, field)), [0; 4]);
 }
 
 #[test]
 fn a_stream_that_is_not_there_is_refused() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut model = model(&mut device, "base_model__tbt").expect("it is created");
+    let device = open(&server).expect("it opens");
+    let mut model = model(&device, "base_model__tbt").expect("it is created");
     let error = model.set_format(Direction::Output, 2, FormatType::Float32).expect_err("there are two");
     assert_eq!((error.status, error.step), (Status::INVALID_ARGUMENT, Step::Arguments));
 }
@@ -160,16 +159,16 @@ fn a_model_that_cannot_be_configured_says_why() {
         action::CONFIGURE => Answer::Status(71),
         _ => Answer::Usual,
     });
-    let mut device = open(&server).expect("it opens");
-    let error = model(&mut device, "base_model__tbt").and_then(|mut model| model.configure()).err().expect("refused");
+    let device = open(&server).expect("it opens");
+    let error = model(&device, "base_model__tbt").and_then(|mut model| model.configure()).err().expect("refused");
     assert_eq!((error.status, error.step), (Status::new(71), Step::Configure));
 }
 
 #[test]
 fn a_group_outlives_its_model_and_its_device() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut group = configured(&mut device, "base_model__tbt");
+    let device = open(&server).expect("it opens");
+    let mut group = configured(&device, "base_model__tbt");
     drop(device);
     group.init_cache(0).expect("the link is open");
     assert!(!server.actions().contains(&action::VDEVICE_DESTROY));

@@ -15,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[test]
 fn inputs_go_verbatim_in_order_and_outputs_come_back() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut group = configured(&mut device, "base_model__prefill");
+    let device = open(&server).expect("it opens");
+    let mut group = configured(&device, "base_model__prefill");
     let sizes: Vec<_> = INPUT_VALUES.iter().zip([1, 2, 4, 4, 4, 4]).map(|(values, bytes)| values * bytes).collect();
     let mut sent = Vec::new();
     for (index, size) in sizes.iter().enumerate() {
@@ -48,8 +48,8 @@ fn inputs_go_verbatim_in_order_and_outputs_come_back() {
 #[test]
 fn cache_offsets_are_those_asked_for() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut group = configured(&mut device, "base_model__tbt");
+    let device = open(&server).expect("it opens");
+    let mut group = configured(&device, "base_model__tbt");
     group.init_cache(15).expect("set");
     group.update_cache_offset(1).expect("moved");
     group.update_cache_offset(-3).expect("moved");
@@ -68,9 +68,9 @@ fn cache_offsets_are_those_asked_for() {
 #[test]
 fn two_groups_run_in_turn_on_one_device() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut prefill = configured(&mut device, "base_model__prefill");
-    let mut tbt = configured(&mut device, "base_model__tbt");
+    let device = open(&server).expect("it opens");
+    let mut prefill = configured(&device, "base_model__prefill");
+    let mut tbt = configured(&device, "base_model__tbt");
     prefill.run(TIMEOUT).expect("it ran");
     tbt.run(TIMEOUT).expect("it ran");
     tbt.run(TIMEOUT).expect("it ran");
@@ -88,8 +88,8 @@ fn two_groups_run_in_turn_on_one_device() {
 #[test]
 fn a_group_may_move_to_another_thread() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut group = configured(&mut device, "base_model__tbt");
+    let device = open(&server).expect("it opens");
+    let mut group = configured(&device, "base_model__tbt");
     let ran = std::thread::spawn(move || group.run(TIMEOUT).map(|()| group.output(1).to_vec()));
     assert_eq!(ran.join().expect("no panic"), Ok(vec![2; 80]));
 }
@@ -97,8 +97,8 @@ fn a_group_may_move_to_another_thread() {
 #[test]
 fn without_a_format_outputs_are_codes() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let mut model = model(&mut device, "base_model__tbt").expect("it is created");
+    let device = open(&server).expect("it opens");
+    let mut model = model(&device, "base_model__tbt").expect("it is created");
     let mut group = model.configure().expect("it is configured");
     group.run(TIMEOUT).expect("it ran");
     assert_eq!(group.output(0), [1; 20]);
@@ -109,14 +109,14 @@ fn without_a_format_outputs_are_codes() {
 #[should_panic(expected = "stream 6 of 6")]
 fn an_index_beyond_the_inputs_is_a_defect_of_the_caller() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    let _ = configured(&mut device, "base_model__tbt").input_mut(6);
+    let device = open(&server).expect("it opens");
+    let _ = configured(&device, "base_model__tbt").input_mut(6);
 }
 
 #[test]
 fn shutting_down_is_sent() {
     let server = Server::usual();
-    let mut device = open(&server).expect("it opens");
-    configured(&mut device, "base_model__tbt").shutdown().expect("it shuts down");
+    let device = open(&server).expect("it opens");
+    configured(&device, "base_model__tbt").shutdown().expect("it shuts down");
     assert_eq!(server.only(action::SHUTDOWN).body, [0x0A, 2, 8, 12]);
 }
