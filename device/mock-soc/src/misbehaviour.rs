@@ -88,7 +88,9 @@ pub enum Fault {
 
 /// A `--misbehave` that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}`: {reason}; write CONDUCT@ACTION[:N], for example hang@run:3, status=8@configure, late=500@run:2, busy")]
+#[error(
+    "`{text}`: {reason}; write CONDUCT@ACTION[:N], for example hang@run:3, status=8@configure, late=500@run:2, busy"
+)]
 pub struct MisbehaviourError {
     /// What was given.
     text: String,

@@ -1,9 +1,9 @@
 //! How far the logits go, measured: ids drawn by a fixed generator, each sequence continued greedily.
 
-use crate::network::{Decoder, Rope, Step};
+use crate::network::{Caches, Decoder, Rope, Rotation, Step, Window};
 
 /// Sequences, ids drawn for each, and ids that follow greedily.
-const SEQUENCES: u64 = 6;
+const SEQUENCES: u64 = 8;
 const DRAWN: usize = 24;
 const GREEDY: usize = 24;
 /// What was measured is widened by this share of its span on either side.
@@ -14,28 +14,23 @@ pub(super) fn ranges(decoder: &Decoder, embedding: &[f32], frequencies: &[f64], 
     let vocabulary = decoder.dimensions.vocabulary;
     let mut ranges = vec![[f32::INFINITY, f32::NEG_INFINITY]; shards];
     for seed in 0..SEQUENCES {
-        let mut ids = drawn(seed, vocabulary);
-        let logits = logits(decoder, embedding, frequencies, &ids);
-        note(&mut ranges, &logits, vocabulary);
-        // Of the continuation only the last row is new; the others were noted before.
-        for _ in 0..GREEDY {
-            let logits = self::logits(decoder, embedding, frequencies, &ids);
-            let last = &logits[logits.len() - vocabulary..];
-            note(&mut ranges, last, vocabulary);
-            ids.push(greatest(last));
+        let mut text = Text::begin(decoder, embedding, frequencies);
+        let mut drawn = draw(seed, vocabulary);
+        let mut greedy = 0;
+        for position in 0..DRAWN + GREEDY {
+            let id = if position < DRAWN { drawn() } else { greedy };
+            let logits = text.next(position, id);
+            note(&mut ranges, &logits);
+            greedy = greatest(&logits);
         }
     }
     ranges.into_iter().map(|[low, high]| [low - MARGIN * (high - low), high + MARGIN * (high - low)]).collect()
 }
 
-fn note(ranges: &mut [[f32; 2]], logits: &[f32], vocabulary: usize) {
-    let width = vocabulary / ranges.len();
-    for row in logits.chunks_exact(vocabulary) {
-        for (range, shard) in ranges.iter_mut().zip(row.chunks_exact(width)) {
-            for value in shard {
-                *range = [range[0].min(*value), range[1].max(*value)];
-            }
-        }
+fn note(ranges: &mut [[f32; 2]], logits: &[f32]) {
+    let width = logits.len() / ranges.len();
+    for (range, shard) in ranges.iter_mut().zip(logits.chunks_exact(width)) {
+        *range = shard.iter().fold(*range, |[low, high], value| [low.min(*value), high.max(*value)]);
     }
 }
 
@@ -44,46 +39,72 @@ fn greatest(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, greater)
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-fn drawn(seed: u64, vocabulary: usize) -> Vec<usize> {
+/// Ids by SplitMix64 (Steele, Lea and Flood 2014).
+fn draw(seed: u64, vocabulary: usize) -> impl FnMut() -> usize {
     let mut state = seed;
-    let mut next = || {
+    move || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    };
-    (0..DRAWN).map(|_| (next() % vocabulary as u64) as usize).collect()
+        ((mixed ^ (mixed >> 31)) % vocabulary as u64) as usize
+    }
 }
 
-/// Logits of every position of a sequence, computed at once.
-fn logits(decoder: &Decoder, embedding: &[f32], frequencies: &[f64], ids: &[usize]) -> Vec<f32> {
-    let dimensions = &decoder.dimensions;
-    let hidden = dimensions.hidden;
-    let embeddings = ids.iter().flat_map(|id| &embedding[id * hidden..(id + 1) * hidden]).copied().collect();
-    let (queries, keys) = (dimensions.query_heads, dimensions.kv_heads);
-    let sign = match decoder.rotation {
-        crate::Rotation::SignInTable => -1.0,
-        crate::Rotation::SignInGraph => 1.0,
-    };
-    let table = |heads: usize, of: fn(f64) -> f64, first: f64| -> Vec<f32> {
-        let row = |position: usize| {
-            let half = move |sign: f64| frequencies.iter().map(move |step| (of(position as f64 * step) * sign) as f32);
-            let head: Vec<f32> = half(first).chain(half(1.0)).collect();
-            head.repeat(heads)
+/// A text that grows by a token at a time, through caches that hold all of it.
+struct Text<'a> {
+    decoder: &'a Decoder,
+    embedding: &'a [f32],
+    frequencies: &'a [f64],
+    caches: Caches,
+    ids: Vec<[i32; 2]>,
+}
+
+impl<'a> Text<'a> {
+    const LENGTH: usize = DRAWN + GREEDY;
+
+    fn begin(decoder: &'a Decoder, embedding: &'a [f32], frequencies: &'a [f64]) -> Self {
+        let ids: Vec<_> = (0..decoder.dimensions.layers as i32).map(|layer| [2 * layer, 2 * layer + 1]).collect();
+        let mut caches = Caches::default();
+        for id in ids.iter().flatten() {
+            // Nothing is bound to it yet.
+            let _ = caches.bind(*id, decoder.dimensions.key_width(), Self::LENGTH);
+        }
+        Self { decoder, embedding, frequencies, caches, ids }
+    }
+
+    /// Logits after a token.
+    fn next(&mut self, position: usize, id: usize) -> Vec<f32> {
+        let dimensions = &self.decoder.dimensions;
+        let hidden = dimensions.hidden;
+        let head: Vec<f32> =
+            (1..=Self::LENGTH).rev().map(|age| if age > position + 1 { -100.0 } else { 0.0 }).collect();
+        let step = Step {
+            embeddings: self.embedding[id * hidden..(id + 1) * hidden].to_vec(),
+            bias: head.repeat(dimensions.query_heads),
+            rope: self.rope(position),
         };
-        (0..ids.len()).flat_map(row).collect()
-    };
-    let rope = Rope {
-        query_cos: table(queries, f64::cos, 1.0),
-        query_sin: table(queries, f64::sin, sign),
-        key_cos: table(keys, f64::cos, 1.0),
-        key_sin: table(keys, f64::sin, sign),
-    };
-    let bias = (0..ids.len()).flat_map(|row| {
-        let head: Vec<f32> = (0..ids.len()).map(|column| if column > row { -100.0 } else { 0.0 }).collect();
-        head.repeat(queries)
-    });
-    let step = Step { embeddings, bias: bias.collect(), rope };
-    decoder.run(&step, None).map(|residual| decoder.logits(&residual)).unwrap_or_default()
+        let window =
+            Window { read_offset: (position + 1) % Self::LENGTH, length: Self::LENGTH, rows: 1, reversed: false };
+        let residual = self.decoder.run(&step, Some((&mut self.caches, window, &self.ids)));
+        self.decoder.logits(&residual.expect("every cache is bound"))
+    }
+
+    fn rope(&self, position: usize) -> Rope {
+        let sign = match self.decoder.rotation {
+            Rotation::SignInTable => -1.0,
+            Rotation::SignInGraph => 1.0,
+        };
+        let head = |of: fn(f64) -> f64, first: f64| -> Vec<f32> {
+            let half = |sign: f64| self.frequencies.iter().map(move |step| (of(position as f64 * step) * sign) as f32);
+            half(first).chain(half(1.0)).collect()
+        };
+        let (cos, sin) = (head(f64::cos, 1.0), head(f64::sin, sign));
+        let (queries, keys) = (self.decoder.dimensions.query_heads, self.decoder.dimensions.kv_heads);
+        Rope {
+            query_cos: cos.repeat(queries),
+            query_sin: sin.repeat(queries),
+            key_cos: cos.repeat(keys),
+            key_sin: sin.repeat(keys),
+        }
+    }
 }

@@ -19,7 +19,9 @@ pub enum BuildError {
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// A number of tokens.
-    #[error("{rows} rows and a cache of {cache} tokens: 1 to 65536 are possible, and the cache must hold more than one run")]
+    #[error(
+        "{rows} rows and a cache of {cache} tokens: 1 to 65536 are possible, and the cache must hold more than one run"
+    )]
     Rows {
         /// Rows of a run.
         rows: usize,
@@ -218,10 +220,8 @@ impl<'a> Builder<'a> {
         let outputs: Vec<_> = outputs.map(|(name, grid)| edge(name, 1, [1, rows, width], *grid)).collect();
         // The file has them in another order than the host: the sorted list decides.
         let context = |index, edges| Context { index, edges, ..Context::default() };
-        let contexts = vec![
-            Context { ccws: vec![(0, 64)], ..context(0, first) },
-            context(1, outputs.into_iter().rev().collect()),
-        ];
+        let contexts =
+            vec![Context { ccws: vec![(0, 64)], ..context(0, first) }, context(1, outputs.into_iter().rev().collect())];
         Group {
             name: plan.name.clone(),
             networks: vec![network(plan).into()],

@@ -65,7 +65,10 @@ impl Compiled {
 
     pub(super) fn network(&self) -> Result<(&Plan, &Arc<Weights>), Failure> {
         let (plan, weights) = self.network.as_ref().ok_or_else(|| {
-            Failure::new(status::INVALID_HEF, "the file has no mock network: the mock executes HEF files of its own writer")
+            Failure::new(
+                status::INVALID_HEF,
+                "the file has no mock network: the mock executes HEF files of its own writer",
+            )
         })?;
         Ok((plan, weights))
     }

@@ -215,7 +215,10 @@ fn judge_caches(group: &Group, plan: &GroupPlan, dimensions: &Dimensions, batch_
         let tokens: usize = of_id.iter().map(|edge| entries(edge)[0].saturating_mul(entries(edge)[1])).sum();
         let entry = of_id.iter().all(|edge| entries(edge)[2] == dimensions.key_width());
         if of_id.len() != 2 || tokens != plan.columns || !entry {
-            return Err(Failure::new(status::INTERNAL_FAILURE, format!("the edges of cache {id} do not fit the network")));
+            return Err(Failure::new(
+                status::INTERNAL_FAILURE,
+                format!("the edges of cache {id} do not fit the network"),
+            ));
         }
     }
     match group.cache_edges.len() == 2 * plan.caches.len() * 2 && plan.caches.len() == dimensions.layers {
@@ -225,12 +228,7 @@ fn judge_caches(group: &Group, plan: &GroupPlan, dimensions: &Dimensions, batch_
 }
 
 /// Every stream must have the size that the network computes with.
-fn judge_ports(
-    plan: &GroupPlan,
-    dimensions: &Dimensions,
-    inputs: &[Port],
-    outputs: &[Port],
-) -> Result<(), Failure> {
+fn judge_ports(plan: &GroupPlan, dimensions: &Dimensions, inputs: &[Port], outputs: &[Port]) -> Result<(), Failure> {
     let (queries, keys) = (dimensions.query_width(), dimensions.key_width());
     let names = &plan.inputs;
     let widths = [
@@ -241,7 +239,8 @@ fn judge_ports(
         (&names.key_cos, Some(keys)),
         (&names.key_sin, Some(keys)),
     ];
-    let unfit = |name: &str| Failure::new(status::INVALID_HEF, format!("stream {name:?} does not fit the mock network"));
+    let unfit =
+        |name: &str| Failure::new(status::INVALID_HEF, format!("stream {name:?} does not fit the mock network"));
     for (name, width) in widths {
         let fits = |port: &&Port| port.name == *name && port.rows == plan.rows && Some(port.width) == width;
         inputs.iter().find(fits).ok_or_else(|| unfit(name))?;
@@ -268,6 +267,8 @@ fn judge_fault(fault: Fault, network: &Plan, plan: &GroupPlan) -> Result<(), Fai
     };
     match happens {
         true => Ok(()),
-        false => Err(Failure::new(status::INVALID_OPERATION, format!("the fault {fault:?} cannot happen in this file"))),
+        false => {
+            Err(Failure::new(status::INVALID_OPERATION, format!("the fault {fault:?} cannot happen in this file")))
+        }
     }
 }

@@ -93,8 +93,7 @@ impl Device {
         let sum = (self.read_offset as u32).wrapping_add(delta.cast_unsigned()) as usize;
         self.offset_before = self.read_offset;
         if !faults.contains(&Fault::OffsetNotAdvanced) {
-            self.read_offset =
-                if faults.contains(&Fault::RingWrap) { sum.min(length - 1) } else { sum % length };
+            self.read_offset = if faults.contains(&Fault::RingWrap) { sum.min(length - 1) } else { sum % length };
         }
         self.updated = true;
         Ok(Some(self.read_offset))

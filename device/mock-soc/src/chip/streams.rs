@@ -41,7 +41,8 @@ impl Port {
         values.ok_or_else(|| unusable("too large, or empty"))?;
         let code_bytes = stream.data_bytes as usize;
         let numbers = stream.quantisation.as_ref().ok_or_else(|| unusable("no quantisation"))?;
-        if !(1..=2).contains(&code_bytes) || !(numbers.scale > 0.0 && numbers.scale.is_finite()) {
+        let scaled = numbers.scale > 0.0 && numbers.scale.is_finite();
+        if !((1..=2).contains(&code_bytes) && scaled) {
             return Err(unusable("neither uint8 nor uint16 codes with a scale"));
         }
         let format = match asked {

@@ -56,7 +56,12 @@ impl Decoder {
             add(&mut residual, &attended);
             let normed = rms_norm(&residual, &block.mlp_norm, self.dimensions.norm_epsilon);
             let (gate, up) = (self.project(&normed, &block.gate), self.project(&normed, &block.up));
-            let down = linear(&gated(&gate, &up), &block.down.weight, block.down.bias.as_deref(), self.dimensions.intermediate);
+            let down = linear(
+                &gated(&gate, &up),
+                &block.down.weight,
+                block.down.bias.as_deref(),
+                self.dimensions.intermediate,
+            );
             add(&mut residual, &down);
         }
         Some(residual)
@@ -96,8 +101,7 @@ impl Decoder {
             }
         };
         let count = keys.len() / self.dimensions.key_width();
-        let mixed =
-            self.mix(&queries, &Columns { values: keys, count }, &Columns { values, count }, &step.bias);
+        let mixed = self.mix(&queries, &Columns { values: keys, count }, &Columns { values, count }, &step.bias);
         Some(linear(&mixed, &block.output.weight, block.output.bias.as_deref(), self.dimensions.query_width()))
     }
 

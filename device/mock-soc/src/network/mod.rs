@@ -13,5 +13,5 @@ pub use geometry::{Dimensions, MaskSense, Rotation};
 pub(crate) use geometry::{GroupPlan, InputNames, Plan};
 pub(crate) use grid::{Grid, largest_code};
 pub(crate) use ring::{Caches, Window};
-pub use weights::WeightsError;
 pub(crate) use weights::Weights;
+pub use weights::WeightsError;

@@ -8,16 +8,15 @@ use std::{
     time::Duration,
 };
 
-use prost::Message;
-
 use super::{
     action::{Action, answered_as_not_implemented},
     frame::Frame,
     messages,
+    requests::{Answer, Payload, Reply, decode, id},
     serve::Server,
 };
 use crate::{
-    chip::{Client, Formats, Request, RunAnswer},
+    chip::Client,
     event::{Event, lock},
     misbehaviour::Conduct,
     status::{self, Failure},
@@ -25,36 +24,6 @@ use crate::{
 
 /// Above this no HEF is taken in.
 const MOST_HEF_BYTES: u64 = 4 << 30;
-/// `get_async_queue_size`
-const QUEUE_SIZE: u32 = 2;
-/// `HAILO_ARCH_HAILO10H`
-const ARCHITECTURE: u32 = 6;
-
-/// What follows a message, read off the link.
-enum Payload {
-    None,
-    Hef(Vec<u8>),
-    Inputs(Vec<Vec<u8>>),
-}
-
-/// Body and buffers of a reply.
-#[derive(Default)]
-struct Reply {
-    body: Vec<u8>,
-    buffers: Vec<Vec<u8>>,
-}
-
-/// What a request leads to.
-enum Answer {
-    Reply(Reply),
-    Never,
-}
-
-impl From<Vec<u8>> for Answer {
-    fn from(body: Vec<u8>) -> Self {
-        Self::Reply(Reply { body, buffers: Vec::new() })
-    }
-}
 
 /// Whether the link stays.
 #[derive(PartialEq, Eq)]
@@ -118,7 +87,7 @@ impl Connection {
             None => self.carry_out(action, frame, payload, ordinary, Link::Stays),
             Some(Conduct::Hang) => Ok(Link::Stays),
             Some(Conduct::Unanswered) => {
-                let _ = self.act(action, frame, payload);
+                let _ = self.server.act(self.client, action, frame, payload);
                 Ok(Link::Stays)
             }
             Some(Conduct::Crash { back_after }) => {
@@ -144,7 +113,7 @@ impl Connection {
         delay: Duration,
         link: Link,
     ) -> io::Result<Link> {
-        let answer = self.act(action, frame, payload);
+        let answer = self.server.act(self.client, action, frame, payload);
         thread::sleep(delay);
         match answer {
             Ok(Answer::Reply(reply)) => self.write(frame, status::SUCCESS, reply)?,
@@ -155,7 +124,7 @@ impl Connection {
     }
 
     fn answer_late(&self, action: Action, frame: &Frame, payload: Payload, delay: Duration) -> io::Result<Link> {
-        let (status, reply) = match self.act(action, frame, payload) {
+        let (status, reply) = match self.server.act(self.client, action, frame, payload) {
             Ok(Answer::Reply(reply)) => (status::SUCCESS, reply),
             Ok(Answer::Never) => return Ok(Link::Stays),
             Err(failure) => (failure.status, Reply::default()),
@@ -210,114 +179,6 @@ impl Connection {
             _ => Ok(Payload::None),
         }
     }
-
-    /// Carries a request out.
-    fn act(&self, action: Action, frame: &Frame, payload: Payload) -> Result<Answer, Failure> {
-        let chip = &self.server.chip;
-        let handle = || Ok::<_, Failure>(decode::<messages::OfHandle>(frame)?.id());
-        let given = |handle: u32| messages::OfHandle::new(handle).encode_to_vec().into();
-        match (action, payload) {
-            (Action::OpenDevice, _) => {
-                let params = decode::<messages::OpenDevice>(frame)?.params.unwrap_or_default();
-                Ok(given(chip.open(self.client, &params.group_id)?))
-            }
-            (Action::CloseDevice, _) => done(chip.close(handle()?)),
-            (Action::CreateModel, Payload::Hef(hef)) => {
-                let request = decode::<messages::CreateModel>(frame)?;
-                Ok(given(chip.create_model(self.client, &request.name, &hef)?))
-            }
-            (Action::DestroyModel, _) => done(chip.destroy_model(handle()?)),
-            (Action::Configure, _) => {
-                let group = chip.configure(self.client, &request(decode(frame)?))?;
-                let group = Some(messages::Handle { id: group });
-                Ok(messages::Configured { group, async_queue_size: QUEUE_SIZE }.encode_to_vec().into())
-            }
-            (Action::DestroyGroup, _) => done(chip.destroy_group(handle()?)),
-            (
-                Action::SetSchedulerTimeout
-                | Action::SetSchedulerThreshold
-                | Action::SetSchedulerPriority
-                | Action::Activate
-                | Action::Deactivate
-                | Action::Shutdown
-                | Action::FinalizeCache,
-                _,
-            ) => done(chip.touch(handle()?)?),
-            (Action::UpdateOffset, _) => {
-                let request = decode::<messages::UpdateOffset>(frame)?;
-                done(chip.update_offset(id(request.group.as_ref()), request.delta)?)
-            }
-            (Action::InitCache, _) => {
-                let request = decode::<messages::InitCache>(frame)?;
-                done(chip.init_cache(id(request.group.as_ref()), request.read_offset)?)
-            }
-            (Action::Run, Payload::Inputs(inputs)) => {
-                match chip.run(id(decode::<messages::Run>(frame)?.group.as_ref()), &inputs)? {
-                    RunAnswer::Outputs(buffers) => Ok(Answer::Reply(Reply { body: Vec::new(), buffers })),
-                    RunAnswer::Never => Ok(Answer::Never),
-                }
-            }
-            (Action::CreateModel | Action::Run, _) => Err(Failure::new(status::INTERNAL_FAILURE, "no payload")),
-            (Action::CreateDevice, _) => Ok(given(self.client)),
-            (Action::DestroyDevice | Action::SetNotification | Action::RemoveNotification, _) => done(()),
-            (Action::Identify, _) => Ok(self.identity().encode_to_vec().into()),
-            (Action::ExtendedInfo, _) => {
-                Ok(messages::ExtendedInfo { clock_rate: 1_000_000_000, boot_source: 1 }.encode_to_vec().into())
-            }
-            (Action::ChipTemperature, _) => {
-                Ok(messages::ChipTemperature { first: 41.5, second: 42.0, samples: 1 }.encode_to_vec().into())
-            }
-            (Action::Architecture, _) => {
-                Ok(messages::Architecture { architecture: ARCHITECTURE }.encode_to_vec().into())
-            }
-        }
-    }
-
-    fn identity(&self) -> messages::Identified {
-        let bytes = |text: &str| text.bytes().map(u32::from).collect();
-        let version = self.server.firmware;
-        let firmware =
-            messages::FirmwareVersion { major: version.major, minor: version.minor, revision: version.revision };
-        messages::Identified {
-            identity: Some(messages::Identity {
-                protocol_version: 2,
-                firmware: Some(firmware),
-                logger_version: 0,
-                board_name: "Hailo-10H mock".into(),
-                is_release: true,
-                architecture: ARCHITECTURE,
-                serial_number: bytes("MOCK0001"),
-                part_number: bytes("MOCK"),
-                product_name: "MOCK-SOC".into(),
-            }),
-        }
-    }
-}
-
-fn done((): ()) -> Result<Answer, Failure> {
-    Ok(Answer::Reply(Reply::default()))
-}
-
-fn id(handle: Option<&messages::Handle>) -> u32 {
-    handle.map_or(0, |handle| handle.id)
-}
-
-fn request(message: messages::Configure) -> Request {
-    let formats = |streams: Vec<messages::StreamParams>| -> Formats {
-        streams.into_iter().map(|stream| (stream.name, stream.format_type)).collect()
-    };
-    Request {
-        model: id(message.model.as_ref()),
-        inputs: formats(message.inputs),
-        outputs: formats(message.outputs),
-        batch_size: message.batch_size,
-        power_mode: message.power_mode,
-        kv_cache: message.enable_kv_cache,
-    }
-}
-
-fn decode<M: Message + Default>(frame: &Frame) -> Result<M, Failure> {
-    M::decode(frame.body.as_slice()).map_err(|error| Failure::new(status::RPC_FAILED, error.to_string()))
 }
 
 /// Why what follows a message was not read.

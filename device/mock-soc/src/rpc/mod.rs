@@ -4,6 +4,7 @@ mod action;
 mod connection;
 mod frame;
 mod messages;
+mod requests;
 mod serve;
 
 pub use action::Action;

@@ -6,9 +6,7 @@ use fidelity_device::{
     audit::{Audit, BosFacts, CheckId, CheckpointFacts, RopeFacts, State, TokenizerFacts, audit},
     hef::Hef,
 };
-use fidelity_mock_soc::{
-    Checkpoint, Groups, HefOptions, InputOrder, MaskConvention, Rotation, Width, build,
-};
+use fidelity_mock_soc::{Checkpoint, Groups, HefOptions, InputOrder, MaskConvention, Rotation, Width, build};
 
 use crate::support::{demo, hef};
 
@@ -24,11 +22,7 @@ fn audited(options: &HefOptions) -> Audit {
         kv_heads: dimensions.kv_heads as u64,
         head_dim: dimensions.head_dim as u64,
         vocabulary: dimensions.vocabulary as u64,
-        rope: Some(RopeFacts {
-            frequencies: checkpoint.frequencies.clone(),
-            magnitude: 1.0,
-            depends_on_length: false,
-        }),
+        rope: Some(RopeFacts { frequencies: checkpoint.frequencies.clone(), magnitude: 1.0, depends_on_length: false }),
         embedding_rows: Box::new(move |first, rows| Ok(embedding[first * hidden..(first + rows) * hidden].to_vec())),
         tokenizer: Some(TokenizerFacts::read(checkpoint.tokenizer.as_slice()).expect("a tokenizer")),
         bos: BosFacts { expected: Some(false), token: None },
@@ -70,9 +64,8 @@ fn every_kind_of_file_with_caches_passes_the_audit() {
 
 #[test]
 fn without_caches_the_audit_says_so_and_nothing_else() {
-    let red = |options: &HefOptions| -> Vec<_> {
-        audited(options).in_state(State::Fail).map(|check| check.id).collect()
-    };
+    let red =
+        |options: &HefOptions| -> Vec<_> { audited(options).in_state(State::Fail).map(|check| check.id).collect() };
     assert_eq!(red(&HefOptions { every_row: false, ..HefOptions::base(16) }), [CheckId::CachePairs]);
     assert_eq!(red(&HefOptions::base(16)), [CheckId::Outputs, CheckId::CachePairs]);
 }

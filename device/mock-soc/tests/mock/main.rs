@@ -2,8 +2,8 @@
 
 mod faults;
 mod file;
+mod misbehaviours;
 mod numbers;
 mod program;
 mod protocol;
-mod misbehaviours;
 mod support;

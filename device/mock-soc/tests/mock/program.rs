@@ -28,12 +28,8 @@ impl Drop for Serving {
 /// Serves at an address of its own.
 fn serve(more: &[&str]) -> (Serving, std::net::SocketAddrV4) {
     let address = unused_loopback().to_string();
-    let mut child = program()
-        .args(["serve", "--address", &address])
-        .args(more)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut child =
+        program().args(["serve", "--address", &address]).args(more).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
     let at = line.trim().strip_prefix("listening on ").expect("where it listens").parse().expect("an address");
@@ -71,8 +67,7 @@ fn serves_logs_and_crashes() {
     assert!(host.client.link.answer().is_err());
     assert_eq!(serving.0.wait().expect("it ends").code(), Some(70));
     let lines = fs::read_to_string(&log).expect("the log");
-    let events: Vec<serde_json::Value> =
-        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let events: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let run = events.iter().find(|event| event["event"] == "run").expect("a run");
     assert_eq!((&run["group"], &run["offset"]), (&"base_model__prefill".into(), &2.into()));
     let crash = events.iter().find(|event| event["event"] == "misbehaved").expect("a misbehaviour");

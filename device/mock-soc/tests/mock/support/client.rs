@@ -10,21 +10,21 @@ use fidelity_hef_writer::message::Message;
 
 /// An answer: status and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub message: u32,
-    pub action: u32,
-    pub status: u32,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) message: u32,
+    pub(crate) action: u32,
+    pub(crate) status: u32,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A TCP link.
-pub struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     messages: u32,
 }
 
 impl Link {
-    pub fn open(address: SocketAddrV4) -> io::Result<Self> {
+    pub(crate) fn open(address: SocketAddrV4) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let link = Self { stream, messages: 0 };
@@ -33,11 +33,11 @@ impl Link {
     }
 
     /// How long an answer is waited for.
-    pub fn patience(&self, span: Duration) {
+    pub(crate) fn patience(&self, span: Duration) {
         self.stream.set_read_timeout(Some(span)).expect("a span above 0");
     }
 
-    pub fn send(&mut self, action: u32, body: &[u8], buffers: &[&[u8]]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, action: u32, body: &[u8], buffers: &[&[u8]]) -> io::Result<()> {
         let mut frame = Vec::new();
         // The client's status is HAILO_UNINITIALIZED.
         for number in [0x8A55_4432, body.len() as u32, self.messages, action, 1] {
@@ -50,11 +50,11 @@ impl Link {
         buffers.iter().try_for_each(|buffer| self.stream.write_all(buffer))
     }
 
-    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    pub fn answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         let mut frame = [0; 2068];
         self.stream.read_exact(&mut frame)?;
         let number = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().expect("four bytes"));
@@ -66,13 +66,13 @@ impl Link {
         Ok(Answer { message, action, status, body: frame[20..20 + size].to_vec() })
     }
 
-    pub fn buffer(&mut self, size: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn buffer(&mut self, size: usize) -> io::Result<Vec<u8>> {
         let mut buffer = vec![0; size];
         self.stream.read_exact(&mut buffer)?;
         Ok(buffer)
     }
 
-    pub fn ask(&mut self, action: u32, body: Message, buffers: &[&[u8]]) -> io::Result<Answer> {
+    pub(crate) fn ask(&mut self, action: u32, body: Message, buffers: &[&[u8]]) -> io::Result<Answer> {
         let number = self.messages;
         self.send(action, &body.into_bytes(), buffers)?;
         let answer = self.answer()?;
@@ -82,7 +82,7 @@ impl Link {
 }
 
 /// A field of a message of varints and length-delimited fields: the value of the last varint of this number.
-pub fn number_of(message: &[u8], field: u64) -> Option<u64> {
+pub(crate) fn number_of(message: &[u8], field: u64) -> Option<u64> {
     fields(message).into_iter().rev().find_map(|(number, value)| match value {
         Value::Number(value) if number == field => Some(value),
         _ => None,
@@ -90,14 +90,14 @@ pub fn number_of(message: &[u8], field: u64) -> Option<u64> {
 }
 
 /// The bytes of the last length-delimited field of this number.
-pub fn bytes_of(message: &[u8], field: u64) -> Option<Vec<u8>> {
+pub(crate) fn bytes_of(message: &[u8], field: u64) -> Option<Vec<u8>> {
     fields(message).into_iter().rev().find_map(|(number, value)| match value {
         Value::Bytes(bytes) if number == field => Some(bytes),
         _ => None,
     })
 }
 
-pub fn text_of(message: &[u8], field: u64) -> Option<String> {
+pub(crate) fn text_of(message: &[u8], field: u64) -> Option<String> {
     String::from_utf8(bytes_of(message, field)?).ok()
 }
 
@@ -153,22 +153,22 @@ fn given(answer: &Answer) -> u64 {
 }
 
 /// What a client of the runtime does, step by step; a failure is the status.
-pub struct Client {
-    pub link: Link,
+pub(crate) struct Client {
+    pub(crate) link: Link,
 }
 
 /// A configured group.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
-    pub model: u64,
-    pub group: u64,
+pub(crate) struct Group {
+    pub(crate) model: u64,
+    pub(crate) group: u64,
 }
 
 /// Streams with their `hailo_format_type_t`.
-pub type Formats<'a> = [(&'a str, u64)];
+pub(crate) type Formats<'a> = [(&'a str, u64)];
 
 impl Client {
-    pub fn connect(address: SocketAddrV4) -> Self {
+    pub(crate) fn connect(address: SocketAddrV4) -> Self {
         Self { link: Link::open(address).expect("somebody listens") }
     }
 
@@ -177,21 +177,21 @@ impl Client {
         if answer.status == 0 { Ok(answer) } else { Err(answer.status) }
     }
 
-    pub fn open(&mut self, group_id: &str) -> Result<u64, u32> {
+    pub(crate) fn open(&mut self, group_id: &str) -> Result<u64, u32> {
         let params = Message::new().number(1, 1).text(2, group_id);
         self.done(0, Message::new().message(1, params), &[]).map(|answer| given(&answer))
     }
 
-    pub fn close(&mut self, device: u64) -> Result<(), u32> {
+    pub(crate) fn close(&mut self, device: u64) -> Result<(), u32> {
         self.done(1, Message::new().message(1, handle(device)), &[]).map(|_| ())
     }
 
-    pub fn create_model(&mut self, device: u64, hef: &[u8], group: &str) -> Result<u64, u32> {
+    pub(crate) fn create_model(&mut self, device: u64, hef: &[u8], group: &str) -> Result<u64, u32> {
         let body = Message::new().message(1, handle(device)).number(2, hef.len() as u64).text(3, group);
         self.done(2, body, &[hef]).map(|answer| given(&answer))
     }
 
-    pub fn configure(
+    pub(crate) fn configure(
         &mut self,
         model: u64,
         [inputs, outputs]: [&Formats<'_>; 2],
@@ -200,7 +200,7 @@ impl Client {
         self.configure_batch(model, [inputs, outputs], kv_cache, 0)
     }
 
-    pub fn configure_batch(
+    pub(crate) fn configure_batch(
         &mut self,
         model: u64,
         [inputs, outputs]: [&Formats<'_>; 2],
@@ -221,15 +221,15 @@ impl Client {
         Ok(Group { model, group: given(&answer) })
     }
 
-    pub fn init_cache(&mut self, group: Group, offset: u64) -> Result<(), u32> {
+    pub(crate) fn init_cache(&mut self, group: Group, offset: u64) -> Result<(), u32> {
         self.done(14, Message::new().message(1, handle(group.group)).number(2, offset), &[]).map(|_| ())
     }
 
-    pub fn update_offset(&mut self, group: Group, delta: i64) -> Result<(), u32> {
+    pub(crate) fn update_offset(&mut self, group: Group, delta: i64) -> Result<(), u32> {
         self.done(13, Message::new().message(1, handle(group.group)).signed(2, delta), &[]).map(|_| ())
     }
 
-    pub fn run_body(group: Group, sizes: &[usize]) -> Message {
+    pub(crate) fn run_body(group: Group, sizes: &[usize]) -> Message {
         let info = |size: &usize| Message::new().number(1, *size as u64).number(2, 1);
         Message::new()
             .message(1, handle(group.group))
@@ -237,14 +237,14 @@ impl Client {
             .messages(3, sizes.iter().map(info))
     }
 
-    pub fn run(&mut self, group: Group, inputs: &[Vec<u8>], outputs: &[usize]) -> Result<Vec<Vec<u8>>, u32> {
+    pub(crate) fn run(&mut self, group: Group, inputs: &[Vec<u8>], outputs: &[usize]) -> Result<Vec<Vec<u8>>, u32> {
         let sizes: Vec<_> = inputs.iter().map(Vec::len).chain(outputs.iter().copied()).collect();
         let buffers: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         self.done(18, Self::run_body(group, &sizes), &buffers)?;
         Ok(outputs.iter().map(|size| self.link.buffer(*size).expect("an output")).collect())
     }
 
-    pub fn of_handle(&mut self, action: u32, id: u64) -> Result<Answer, u32> {
+    pub(crate) fn of_handle(&mut self, action: u32, id: u64) -> Result<Answer, u32> {
         self.done(action, Message::new().message(1, handle(id)), &[])
     }
 }

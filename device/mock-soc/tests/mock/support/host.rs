@@ -9,7 +9,7 @@ use super::client::{Client, Group};
 
 /// How a text is fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// The remainder, then whole chunks.
     Prefill,
     /// One token at a time through tbt; the first as well.
@@ -29,9 +29,8 @@ struct File {
 }
 
 /// A host with a device.
-pub struct Host {
-    pub client: Client,
-    pub device: u64,
+pub(crate) struct Host {
+    pub(crate) client: Client,
     file: File,
     prefill: (Described, Group),
     tbt: Option<(Described, Group)>,
@@ -56,8 +55,7 @@ impl File {
             &bytes[start..start + resource.size_bytes as usize]
         };
         let config: serde_json::Value = serde_json::from_slice(resource("hailo-config.json")).expect("JSON");
-        let parameter =
-            |key: &str| config["pre_process_params"][key].as_u64().expect("stated") as usize;
+        let parameter = |key: &str| config["pre_process_params"][key].as_u64().expect("stated") as usize;
         let suffix = |key: &str, default: &str| {
             config["input_layers_names_suffixes"][key].as_str().unwrap_or(default).to_owned()
         };
@@ -89,20 +87,19 @@ impl File {
 /// The types that the contract asks for: RoPE and logits float32, the others the device's own.
 fn formats<'a>(file: &File, group: &'a Described) -> [Vec<(&'a str, u64)>; 2] {
     let rope = |name: &str| file.suffixes[2..].iter().any(|suffix| name.ends_with(suffix));
-    let input = |stream: &'a Stream| {
-        (stream.name.as_str(), if rope(&stream.name) { 3 } else { u64::from(stream.data_bytes) })
-    };
+    let input =
+        |stream: &'a Stream| (stream.name.as_str(), if rope(&stream.name) { 3 } else { u64::from(stream.data_bytes) });
     let outputs = group.outputs.iter().map(|stream| (stream.name.as_str(), 3));
     [group.inputs.iter().map(input).collect(), outputs.collect()]
 }
 
 impl Host {
     /// Opens the device, brings the file in, configures its groups.
-    pub fn open(address: SocketAddrV4, hef: &[u8]) -> Result<Self, u32> {
+    pub(crate) fn open(address: SocketAddrV4, hef: &[u8]) -> Result<Self, u32> {
         Self::open_with(address, hef, true)
     }
 
-    pub fn open_with(address: SocketAddrV4, hef: &[u8], kv_cache: bool) -> Result<Self, u32> {
+    pub(crate) fn open_with(address: SocketAddrV4, hef: &[u8], kv_cache: bool) -> Result<Self, u32> {
         let mut client = Client::connect(address);
         let device = client.open("UNIQUE")?;
         let file = File::read(hef);
@@ -114,8 +111,7 @@ impl Host {
         }
         let mut configured = configured.into_iter();
         let prefill = configured.next().expect("a group");
-        let mut host =
-            Self { client, device, file, prefill, tbt: configured.next(), conversation: Vec::new() };
+        let mut host = Self { client, file, prefill, tbt: configured.next(), conversation: Vec::new() };
         if host.has_caches() {
             host.client.init_cache(host.prefill.1, 0)?;
         }
@@ -127,13 +123,13 @@ impl Host {
     }
 
     /// A new conversation.
-    pub fn begin(&mut self) -> Result<(), u32> {
+    pub(crate) fn begin(&mut self) -> Result<(), u32> {
         self.conversation.clear();
         self.client.init_cache(self.prefill.1, 0)
     }
 
     /// Feeds tokens; gives the logits after each step, `[rows of the output, vocabulary]`.
-    pub fn feed(&mut self, ids: &[usize], pace: Pace) -> Result<Vec<Vec<f32>>, u32> {
+    pub(crate) fn feed(&mut self, ids: &[usize], pace: Pace) -> Result<Vec<Vec<f32>>, u32> {
         let rows = match pace {
             Pace::Prefill => rows(&self.prefill.0.inputs[0]),
             Pace::Tbt => 1,
@@ -160,7 +156,7 @@ impl Host {
     }
 
     /// The six frames in the order of the file.
-    pub fn inputs(&self, group: &Described) -> Vec<Vec<u8>> {
+    pub(crate) fn inputs(&self, group: &Described) -> Vec<Vec<u8>> {
         let rows = rows(&group.inputs[0]);
         // The last rows of the conversation; what is before its beginning is padding.
         let token = |row: usize| (row + self.conversation.len()).checked_sub(rows);
@@ -214,25 +210,26 @@ impl Host {
         let heads = if role < 4 { self.file.query_heads } else { self.file.kv_heads };
         let row = |row: usize| {
             let position = token(row).unwrap_or(0) as f32;
-            let value = |theta: &f32| if role % 2 == 0 { (position * theta).cos() } else { (position * theta).sin() };
+            let value =
+                |theta: &f32| if role.is_multiple_of(2) { (position * theta).cos() } else { (position * theta).sin() };
             self.file.theta.iter().map(value).collect::<Vec<f32>>().repeat(heads)
         };
         (0..rows).flat_map(row).flat_map(f32::to_le_bytes).collect()
     }
 
     /// The groups, for tests that go further by hand.
-    pub fn groups(&self) -> [Option<(Described, Group)>; 2] {
+    pub(crate) fn groups(&self) -> [Option<(Described, Group)>; 2] {
         [Some(self.prefill.clone()), self.tbt.clone()]
     }
 
     /// Takes the last tokens back: an absolute offset, and the conversation as it was.
-    pub fn roll_back(&mut self, tokens: usize, offset: u64) {
+    pub(crate) fn roll_back(&mut self, tokens: usize, offset: u64) {
         self.conversation.truncate(self.conversation.len() - tokens);
         self.client.init_cache(self.prefill.1, offset).expect("init_cache");
     }
 
     /// Adds tokens to the conversation without running anything, for steps that are run by hand.
-    pub fn note(&mut self, ids: &[usize]) {
+    pub(crate) fn note(&mut self, ids: &[usize]) {
         self.conversation.extend(ids);
     }
 }

@@ -10,38 +10,38 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use fidelity_mock_soc::{Checkpoint, HefOptions, MockSoc, Options, build, unused_loopback};
 
-pub use client::{Client, Link, bytes_of, number_of, text_of};
-pub use host::{Host, Pace};
-pub use recompute::Reference;
+pub(crate) use client::{Client, Link, bytes_of, number_of, text_of};
+pub(crate) use host::{Host, Pace};
+pub(crate) use recompute::Reference;
 
 /// The checkpoint that the program carries.
-pub fn demo() -> Checkpoint {
+pub(crate) fn demo() -> Checkpoint {
     Checkpoint::read(&demo_folder()).expect("the demo checkpoint")
 }
 
-pub fn demo_folder() -> std::path::PathBuf {
+pub(crate) fn demo_folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../references/demo")
 }
 
 /// A HEF of the demo checkpoint.
-pub fn hef(options: &HefOptions) -> Vec<u8> {
+pub(crate) fn hef(options: &HefOptions) -> Vec<u8> {
     build(&demo(), options).expect("it can be compiled")
 }
 
 /// A chip at an address of its own.
-pub fn start(change: impl FnOnce(&mut Options)) -> MockSoc {
+pub(crate) fn start(change: impl FnOnce(&mut Options)) -> MockSoc {
     let mut options = Options::at(unused_loopback());
     change(&mut options);
     MockSoc::start(options).expect("a free address")
 }
 
 /// Ids of a text that does not repeat.
-pub fn ids(count: usize) -> Vec<usize> {
+pub(crate) fn ids(count: usize) -> Vec<usize> {
     (0..count).map(|index| (index * 97 + index * index * 31 + 5) % 512).collect()
 }
 
 /// Pearson's correlation.
-pub fn pearson(one: &[f32], other: &[f32]) -> f64 {
+pub(crate) fn pearson(one: &[f32], other: &[f32]) -> f64 {
     assert_eq!(one.len(), other.len());
     let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64;
     let (first, second) = (mean(one), mean(other));
@@ -53,13 +53,13 @@ pub fn pearson(one: &[f32], other: &[f32]) -> f64 {
 }
 
 /// The largest difference.
-pub fn distance(one: &[f32], other: &[f32]) -> f32 {
+pub(crate) fn distance(one: &[f32], other: &[f32]) -> f32 {
     assert_eq!(one.len(), other.len());
     one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
 }
 
 /// The checkpoint with biases of q, k, v and a head that is not the embedding.
-pub fn with_biases_and_head(mut checkpoint: Checkpoint) -> Checkpoint {
+pub(crate) fn with_biases_and_head(mut checkpoint: Checkpoint) -> Checkpoint {
     let file = SafeTensors::deserialize(&checkpoint.weights).expect("safetensors");
     let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = file
         .tensors()
@@ -77,9 +77,9 @@ pub fn with_biases_and_head(mut checkpoint: Checkpoint) -> Checkpoint {
         }
     }
     tensors.push(("lm_head.weight".into(), Dtype::F32, vec![512, 128], floats(512 * 128, 0.5)));
-    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
-        (name, TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor"))
-    });
+    let views = tensors
+        .iter()
+        .map(|(name, dtype, shape, bytes)| (name, TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor")));
     checkpoint.weights = safetensors::serialize(views, None).expect("it can be written");
     checkpoint
 }

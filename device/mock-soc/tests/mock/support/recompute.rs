@@ -7,22 +7,19 @@ use fidelity_mock_soc::Checkpoint;
 use safetensors::SafeTensors;
 
 /// A checkpoint's weights in float64.
-pub struct Reference {
+pub(crate) struct Reference {
     checkpoint: Checkpoint,
     tensors: BTreeMap<String, Vec<f64>>,
 }
 
 impl Reference {
-    pub fn of(checkpoint: Checkpoint) -> Self {
+    pub(crate) fn of(checkpoint: Checkpoint) -> Self {
         let file = SafeTensors::deserialize(&checkpoint.weights).expect("safetensors");
         let values = |bytes: &[u8], kind| -> Vec<f64> {
             match kind {
-                safetensors::Dtype::F16 => bytes
-                    .as_chunks::<2>()
-                    .0
-                    .iter()
-                    .map(|pair| half::f16::from_le_bytes(*pair).to_f64())
-                    .collect(),
+                safetensors::Dtype::F16 => {
+                    bytes.as_chunks::<2>().0.iter().map(|pair| half::f16::from_le_bytes(*pair).to_f64()).collect()
+                }
                 safetensors::Dtype::F32 => {
                     bytes.as_chunks::<4>().0.iter().map(|quad| f64::from(f32::from_le_bytes(*quad))).collect()
                 }
@@ -68,15 +65,14 @@ impl Reference {
     }
 
     /// Logits of each position; `first` is the first position that a position sees.
-    pub fn logits(&self, ids: &[usize], first: impl Fn(usize) -> usize) -> Vec<Vec<f32>> {
+    pub(crate) fn logits(&self, ids: &[usize], first: impl Fn(usize) -> usize) -> Vec<Vec<f32>> {
         let size = self.checkpoint.dimensions;
         let embedding = self.tensor("model.embed_tokens.weight");
         let mut rows: Vec<Vec<f64>> =
             ids.iter().map(|id| embedding[id * size.hidden..(id + 1) * size.hidden].to_vec()).collect();
         for layer in 0..size.layers {
             let name = |part: &str| format!("model.layers.{layer}.{part}");
-            let normed: Vec<_> =
-                rows.iter().map(|row| self.norm(&name("input_layernorm.weight"), row)).collect();
+            let normed: Vec<_> = rows.iter().map(|row| self.norm(&name("input_layernorm.weight"), row)).collect();
             let all = |part: &str| -> Vec<Vec<f64>> {
                 normed.iter().map(|row| self.project(&name(&format!("self_attn.{part}_proj")), row)).collect()
             };
