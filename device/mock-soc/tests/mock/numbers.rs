@@ -4,8 +4,9 @@ use fidelity_mock_soc::{Groups, HefOptions, InputOrder, MaskConvention, Rotation
 
 use crate::support::{Host, Pace, Reference, demo, distance, hef, ids, pearson, start};
 
-/// Logits of the demo checkpoint reach 20; 16 bits, float32 and codes of embeddings and angles leave this much.
-const TOLERANCE: f32 = 0.02;
+/// Logits of the demo checkpoint go from -10 to 14; 16 bits of them and of embeddings and angles leave 0.0015 (measured over 104
+/// rows).
+const TOLERANCE: f32 = 0.005;
 
 /// Feeds `prompt` tokens through prefill and the rest one by one, and compares the last row of each step.
 #[track_caller]
@@ -26,7 +27,7 @@ fn agrees(options: &HefOptions, prompt: usize, tokens: usize) {
     for (end, logits) in ends.iter().zip(&steps) {
         let (found, expected) = (&logits[logits.len() - 512..], &expected[end - 1]);
         let (off, correlation) = (distance(found, expected), pearson(found, expected));
-        assert!(off < TOLERANCE && correlation > 0.99999, "after {end} tokens: {off}, {correlation}");
+        assert!(off < TOLERANCE && correlation > 0.999_999, "after {end} tokens: {off}, {correlation}");
     }
 }
 
@@ -105,7 +106,7 @@ fn eight_bits_are_near_and_lie_on_the_grid_of_their_shard() {
     let logits = host.feed(&ids, Pace::Prefill).expect("it runs").pop().expect("a step");
     let expected = Reference::of(demo()).logits(&ids, |_| 0).pop().expect("a row");
     let correlation = pearson(&logits, &expected);
-    assert!((0.999..0.99999).contains(&correlation), "{correlation}");
+    assert!((0.999..0.99995).contains(&correlation), "{correlation}");
     let [Some((group, _)), _] = host.groups() else { panic!("prefill") };
     for (output, shard) in group.outputs.iter().zip(logits.chunks(128)) {
         let numbers = output.quantisation.as_ref().expect("a grid");
