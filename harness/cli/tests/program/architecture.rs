@@ -14,6 +14,7 @@ const EDGES: [(&str, &[&str]); 11] = [
     ("fidelity-device", &["fidelity-trace"]),
     ("fidelity-hef-writer", &[]),
     ("fidelity-hailort-sys", &[]),
+    ("fidelity-mock-soc", &["fidelity-device", "fidelity-hef-writer"]),
     ("fidelity-references", &["fidelity-trace"]),
     ("fidelity-emulator", &["fidelity-references", "fidelity-trace"]),
     ("fidelity-compare", &["fidelity-trace", "fidelity-verdict"]),
@@ -39,6 +40,7 @@ const WITHOUT_CANDLE: [&str; 6] = [
     "fidelity-verdict",
     "fidelity-device",
     "fidelity-hailort-sys",
+    "fidelity-mock-soc",
     "fidelity-compare",
     "fidelity-reports",
 ];
