@@ -6,4 +6,6 @@ pub mod hef;
 pub mod import;
 pub mod session;
 mod status;
+pub mod supervisor;
 mod text;
+pub mod worker;

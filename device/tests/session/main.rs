@@ -1,5 +1,6 @@
 //! The session: what it feeds byte by byte, what it makes of what it reads, and what it refuses.
 
+#[expect(dead_code, reason = "mishaps of the supervisor's tests")]
 #[path = "../support/fake_chip.rs"]
 mod fake_chip;
 #[path = "../support/small_llm.rs"]

@@ -31,6 +31,8 @@ pub(crate) enum Mishap {
     Status(i32),
     /// It was done, but the status is returned.
     DoneButStatus(i32),
+    /// It is done after so many milliseconds.
+    Late(u64),
     /// The call never returns.
     Hang,
     /// The process ends.
@@ -101,6 +103,11 @@ impl FakeLibrary {
             Some(Mishap::DoneButStatus(status)) => {
                 act(&mut inner);
                 failed(status)
+            }
+            Some(Mishap::Late(milliseconds)) => {
+                std::thread::sleep(Duration::from_millis(milliseconds));
+                act(&mut inner);
+                Ok(())
             }
             Some(Mishap::Hang) => loop {
                 std::thread::sleep(Duration::from_secs(60));
