@@ -1,26 +1,48 @@
 //! What a session needs of a device and the library that drives it. One implementation calls `HailoRT` (feature `hailo`); tests
 //! have one that records what it is fed.
 
-use std::{path::Path, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
+pub use fidelity_hailort_sys::{Retry, Status};
 use serde::{Deserialize, Serialize};
 
-pub use crate::status::{Retry, Status};
-
 /// A call of the library that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{step}: {status}{}", tail(.detail))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChipError {
     /// What the library returned.
+    #[serde(with = "number")]
     pub status: Status,
-    /// What was being done, a word of the library's own: `CONFIGURE`, `WAIT`…
+    /// What was being done: `while configuring the network group`.
     pub step: String,
     /// Whatever else is known.
     pub detail: String,
 }
 
-fn tail(detail: &str) -> String {
-    if detail.is_empty() { String::new() } else { format!(" ({})", crate::text::plain(detail)) }
+impl fmt::Display for ChipError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status, crate::text::plain(&self.step))?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", crate::text::plain(&self.detail))?;
+        }
+        self.status.cause().map_or(Ok(()), |cause| write!(f, " ({cause})"))
+    }
+}
+
+impl std::error::Error for ChipError {}
+
+/// A status as its number.
+mod number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Status;
+
+    pub(super) fn serialize<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i32(status.number())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
+        i32::deserialize(deserializer).map(Status::new)
+    }
 }
 
 /// Versions of what stands between the session and the chip.

@@ -2,10 +2,11 @@
 
 pub mod audit;
 pub mod chip;
+#[cfg(feature = "hailo")]
+pub mod hailo;
 pub mod hef;
 pub mod import;
 pub mod session;
-mod status;
 pub mod supervisor;
 mod text;
 pub mod worker;

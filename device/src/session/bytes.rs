@@ -59,7 +59,7 @@ impl Mask {
 /// Writes float32 `[row, head × dimension]`: `function` of each position's angles, repeated `heads` times. Angles are
 /// position × theta in float32.
 pub(crate) fn write_rope(bytes: &mut [u8], positions: &[u32], theta: &[f32], heads: usize, function: fn(f32) -> f32) {
-    let head_bytes = theta.len() * size_of::<f32>();
+    let head_bytes = size_of_val(theta);
     for (line, position) in bytes.chunks_exact_mut(heads * head_bytes).zip(positions) {
         let (first, copies) = line.split_at_mut(head_bytes);
         for (value, theta) in first.as_chunks_mut::<4>().0.iter_mut().zip(theta) {

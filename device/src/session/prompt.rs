@@ -309,10 +309,8 @@ impl<'a> Run<'a> {
             return self.session.set(state);
         }
         self.prefill(false)?;
-        for token in self.own[..self.own.len() - 1].to_vec() {
-            self.one(None, token, false)?;
-        }
-        Ok(())
+        let fed = self.own.len() - 1;
+        (0..fed).try_for_each(|step| self.one(None, self.own[step], false))
     }
 
     /// Steps that attend to nothing but themselves; what the cache holds does not matter to them.

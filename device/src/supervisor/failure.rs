@@ -159,7 +159,8 @@ impl Budget {
             Failure::Ended { .. } | Failure::Silent { .. } => self.process(u32::MAX),
             Failure::Device { chip: Some(chip), device_present, .. } => match chip.status.retry() {
                 Retry::No => None,
-                Retry::Process => self.process(u32::MAX),
+                // What may be repeated in the same process was.
+                Retry::Process | Retry::Unknown => self.process(u32::MAX),
                 Retry::ProcessOnce => self.process(1),
                 Retry::ProcessAfterWait | Retry::Wait => self.wait(),
                 Retry::WaitIfPresent if *device_present => self.wait(),

@@ -48,6 +48,9 @@ pub struct Desk<'a> {
     session: Option<(Session, DeviceLock)>,
 }
 
+/// A device that is ours.
+type Taken = (Box<dyn Device>, DeviceLock);
+
 /// Why a request has no answer of its own.
 enum Trouble {
     /// The supervisor is told.
@@ -211,14 +214,14 @@ impl<'a> Desk<'a> {
     }
 
     /// A device that nobody else has.
-    fn take(&mut self, library: &dyn Library, open: &Open) -> Result<(Box<dyn Device>, DeviceLock), Trouble> {
+    fn take(&mut self, library: &dyn Library, open: &Open) -> Result<Taken, Trouble> {
         let ids = match &open.device {
             Some(id) => vec![id.clone()],
             None => library.scan()?,
         };
         if ids.is_empty() {
             let status = Status::OUT_OF_PHYSICAL_DEVICES;
-            let chip = ChipError { status, step: "scan".into(), detail: "there is no device".into() };
+            let chip = ChipError { status, step: "while looking for devices".into(), detail: "none is there".into() };
             let Trouble::Told(failed) = chip.into() else { return Err(refused("there is no device".into())) };
             return Err(Trouble::Told(Failed { device_present: false, ..failed }));
         }
@@ -249,11 +252,7 @@ impl<'a> Desk<'a> {
 }
 
 /// The first device that can be had, or why the last cannot for now.
-fn try_each(
-    library: &dyn Library,
-    ids: &[String],
-    locks: &Path,
-) -> Result<Result<(Box<dyn Device>, DeviceLock), Failed>, Trouble> {
+fn try_each(library: &dyn Library, ids: &[String], locks: &Path) -> Result<Result<Taken, Failed>, Trouble> {
     let mut last = None;
     for id in ids {
         let outcome = match DeviceLock::take(locks, id) {

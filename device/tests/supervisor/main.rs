@@ -1,5 +1,6 @@
 //! The supervisor and workers that misbehave. The test's program starts itself as worker: `supervisor worker MODE …`.
 
+#[expect(dead_code, reason = "what the session's tests need")]
 #[path = "../support/fake_chip.rs"]
 mod fake_chip;
 mod fake_worker;

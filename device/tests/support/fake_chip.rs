@@ -92,8 +92,9 @@ impl FakeLibrary {
     /// Runs `act`, or the mishap in its place.
     fn call(&self, call: Call, act: impl FnOnce(&mut Inner)) -> Result<(), ChipError> {
         let mut inner = self.inner();
-        let failed =
-            |status| Err(ChipError { status: Status::of(status), step: format!("{call:?}"), detail: String::new() });
+        let failed = |status| {
+            Err(ChipError { status: Status::new(status), step: format!("in {call:?}"), detail: String::new() })
+        };
         match inner.mishap(call) {
             None => {
                 act(&mut inner);
@@ -129,7 +130,11 @@ impl Library for FakeLibrary {
     fn open(&self, id: &str) -> Result<Box<dyn Device>, ChipError> {
         self.call(Call::Open, |_| {})?;
         if self.inner().busy {
-            return Err(ChipError { status: Status::DEVICE_IN_USE, step: "VDEVICE".into(), detail: String::new() });
+            return Err(ChipError {
+                status: Status::DEVICE_IN_USE,
+                step: "while opening the device".into(),
+                detail: String::new(),
+            });
         }
         Ok(Box::new(FakeDevice { library: self.clone(), id: id.to_owned() }))
     }
