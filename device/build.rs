@@ -9,12 +9,22 @@ use protox::prost_reflect::prost_types::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/hef/hef.proto");
+    find_library();
     let descriptors = protox::compile(["src/hef/hef.proto"], ["src/hef"])?;
     let file = descriptors.file.first().ok_or("protox gave no file")?;
     let table = schema(file)?;
     prost_build::Config::new().bytes(["."]).compile_fds(descriptors)?;
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("schema.rs"), table)?;
     Ok(())
+}
+
+/// An installation that was named may be where the loader does not look by itself.
+fn find_library() {
+    println!("cargo:rerun-if-env-changed=HAILORT_DIR");
+    if let (Some(_), Ok(libraries)) = (env::var_os("HAILORT_DIR"), env::var("DEP_HAILORT_LIBRARIES")) {
+        println!("cargo:rustc-link-arg-bins=-Wl,-rpath,{libraries}");
+        println!("cargo:rustc-link-arg-tests=-Wl,-rpath,{libraries}");
+    }
 }
 
 /// `SCHEMA`: an entry a message, with the numbers of its fields.

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 
 /// A number of `pre_process_params`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parameter {
+pub(crate) struct Parameter {
     /// The key.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// What the server uses.
-    pub(super) value: u64,
+    pub(crate) value: u64,
     /// It is in the file; otherwise it is the server's default.
-    pub(super) stated: bool,
+    pub(crate) stated: bool,
 }
 
 impl std::fmt::Display for Parameter {
@@ -23,7 +23,7 @@ impl std::fmt::Display for Parameter {
 
 /// What an input is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Embeddings,
     Mask,
     QueryCos,
@@ -33,11 +33,11 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Embeddings, Self::Mask, Self::QueryCos, Self::QuerySin, Self::KeyCos, Self::KeySin];
 
     /// Its key in `input_layers_names_suffixes`.
-    pub(super) const fn key(self) -> &'static str {
+    pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Embeddings => "embeddings",
             Self::Mask => "attention_mask",
@@ -51,26 +51,26 @@ impl Role {
 
 /// hailo-config.json and the defaults of what it does not say.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) kv_cache_size: Parameter,
-    pub(super) query_heads: Parameter,
-    pub(super) kv_heads: Parameter,
-    pub(super) prefill_count: Parameter,
+pub(crate) struct Config {
+    pub(crate) kv_cache_size: Parameter,
+    pub(crate) query_heads: Parameter,
+    pub(crate) kv_heads: Parameter,
+    pub(crate) prefill_count: Parameter,
     /// Suffix of each role's input, in the order of [`Role::ALL`].
-    pub(super) suffixes: [String; 6],
+    pub(crate) suffixes: [String; 6],
     /// At least one of them is in the file.
-    pub(super) suffixes_stated: bool,
-    pub(super) eos: Option<i64>,
-    pub(super) chat_template: String,
+    pub(crate) suffixes_stated: bool,
+    pub(crate) eos: Option<i64>,
+    pub(crate) chat_template: String,
     /// Values that the server does not accept.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// Keys that the server does not read, with what they lead to.
-    pub(super) unread: Vec<(String, Harm)>,
+    pub(crate) unread: Vec<(String, Harm)>,
 }
 
 /// What becomes of a key that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(crate) enum Harm {
     None,
     /// It may be meant for a key that is missing.
     Possible,
@@ -107,7 +107,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         match serde_json::from_slice(bytes) {
             Ok(Value::Object(object)) => Ok(Self::of(&object)),
             Ok(_) => Err("it is not a JSON object".into()),

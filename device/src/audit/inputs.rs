@@ -132,7 +132,7 @@ pub(super) fn mask_codes(model: &Model<'_>) -> Outcome {
 }
 
 /// The code of 1.0 as `HailoRT` computes it: clipped to the limits, divided, shifted, rounded half to even.
-fn visible_code(numbers: &Quantisation) -> Option<f32> {
+pub(crate) fn visible_code(numbers: &Quantisation) -> Option<f32> {
     let [low, high] = numbers.limits;
     if !(low.is_finite() && high.is_finite() && low <= high) {
         return None;

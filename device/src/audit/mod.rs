@@ -6,12 +6,12 @@
 mod caches;
 mod check;
 mod checkpoint;
-mod config;
+pub(crate) mod config;
 mod embeddings;
 mod facts;
 mod file;
-mod inputs;
-mod model;
+pub(crate) mod inputs;
+pub(crate) mod model;
 mod report;
 mod roles;
 mod tables;

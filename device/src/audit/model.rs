@@ -9,10 +9,10 @@ use super::{
     facts::TokenizerFacts,
 };
 
-pub(super) const EMBEDDINGS: &str = "embeddings.bin";
+pub(crate) const EMBEDDINGS: &str = "embeddings.bin";
 pub(super) const TOKENIZER: &str = "tokenizer.json";
-pub(super) const THETA: &str = "rope_theta_data.bin";
-pub(super) const CONFIG: &str = "hailo-config.json";
+pub(crate) const THETA: &str = "rope_theta_data.bin";
+pub(crate) const CONFIG: &str = "hailo-config.json";
 
 /// Above this hailo-config.json is not read.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
@@ -22,14 +22,14 @@ const MAX_THETA_BYTES: u64 = 256 << 10;
 const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// A resource, as far as it can be read.
-pub(super) enum Loaded<T> {
+pub(crate) enum Loaded<T> {
     Missing,
     Unusable(String),
     Read(T),
 }
 
 impl<T> Loaded<T> {
-    pub(super) const fn read(&self) -> Option<&T> {
+    pub(crate) const fn read(&self) -> Option<&T> {
         match self {
             Self::Read(value) => Some(value),
             Self::Missing | Self::Unusable(_) => None,
@@ -80,14 +80,14 @@ pub(super) struct Model<'a> {
 }
 
 /// What is read of a file before its checks: everything but the embeddings.
-pub(super) struct Resources {
-    config: Loaded<Config>,
-    theta: Loaded<Vec<f32>>,
+pub(crate) struct Resources {
+    pub(crate) config: Loaded<Config>,
+    pub(crate) theta: Loaded<Vec<f32>>,
     tokenizer: Loaded<TokenizerFacts>,
 }
 
 impl Resources {
-    pub(super) fn read<R: Read + Seek>(hef: &mut Hef<R>) -> Result<Self, HefError> {
+    pub(crate) fn read<R: Read + Seek>(hef: &mut Hef<R>) -> Result<Self, HefError> {
         let config = bytes(hef, CONFIG, MAX_CONFIG_BYTES)?.parsed(|bytes| Config::parse(&bytes));
         let theta = bytes(hef, THETA, MAX_THETA_BYTES)?.parsed(|bytes| floats(&bytes));
         let tokenizer = match place(hef, TOKENIZER, MAX_TOKENIZER_BYTES) {
@@ -145,7 +145,7 @@ impl<'a> Model<'a> {
 
 /// The suffixes of prefill and tbt by number of groups. With more than two, others belong to LoRA adapters; with one, there is
 /// no tbt.
-pub(super) const fn suffixes(groups: usize) -> (&'static str, Option<&'static str>) {
+pub(crate) const fn suffixes(groups: usize) -> (&'static str, Option<&'static str>) {
     match groups {
         0 | 1 => ("prefill", None),
         2 => ("prefill", Some("tbt")),
@@ -154,7 +154,7 @@ pub(super) const fn suffixes(groups: usize) -> (&'static str, Option<&'static st
 }
 
 /// The last match wins.
-fn last<'a>(groups: &'a [Group], suffix: &str) -> Option<&'a Group> {
+pub(crate) fn last<'a>(groups: &'a [Group], suffix: &str) -> Option<&'a Group> {
     groups.iter().rfind(|group| group.name.ends_with(suffix))
 }
 

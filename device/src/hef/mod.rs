@@ -99,6 +99,11 @@ impl<R: Read + Seek> Hef<R> {
     pub(crate) fn parts(&mut self) -> (&Description, &mut Source<R>) {
         (&self.description, &mut self.source)
     }
+
+    /// The file alone.
+    pub(crate) fn into_source(self) -> Source<R> {
+        self.source
+    }
 }
 
 /// Every checksum, and how many bytes of the padding are not zero, in one pass over what follows the protobuf.
