@@ -145,6 +145,13 @@ impl Checkpoint {
         &self.identity
     }
 
+    /// Lets no position see more than the last `keys` keys, itself included, as a KV-cache of so many entries does.
+    pub fn limit_keys(&mut self, keys: u32) {
+        for layer in &mut self.architecture.layers {
+            layer.window = Some(layer.window.map_or(keys, |window| window.min(keys)));
+        }
+    }
+
     /// Its architecture.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {

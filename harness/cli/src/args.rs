@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use fidelity_device::session::PrefillRows;
 
 /// Says whether a language model compiled for an accelerator computes what its Hugging Face checkpoint computes, where it
 /// first goes wrong, and why.
@@ -35,6 +36,12 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Show or delete the references that are kept for later runs.
     Cache(CacheArgs),
+    /// Look at what a run on a device needs, and say how to mend what is missing.
+    Doctor(DoctorArgs),
+    /// Own a device and answer `fidelity` over the standard streams.
+    #[cfg(feature = "hailo")]
+    #[command(hide = true)]
+    Worker,
 }
 
 #[derive(Debug, Args)]
@@ -80,7 +87,7 @@ pub(crate) struct PromptArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ArmArgs {
-    /// The arm to judge: emulator, or replay=TRACE for a stored trace in its place.
+    /// The arm to judge: emulator; hailo, a compiled model on a device; replay=TRACE, a stored trace.
     #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
     pub(crate) device: String,
     /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8].
@@ -92,6 +99,34 @@ pub(crate) struct ArmArgs {
     /// Prompts that activation ranges come from: a file or a built-in set [default: the checkpoint's].
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<String>,
+    #[command(flatten)]
+    pub(crate) hailo: HailoArgs,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct HailoArgs {
+    /// With --device hailo: the compiled model, a path on the worker's machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hef: Option<String>,
+    /// How to start the worker that owns the device, such as 'ssh pi5 fidelity-worker' [default: this program if it was built
+    /// with HailoRT, else fidelity-worker beside it or on PATH].
+    #[arg(long, value_name = "CMD", env = "FIDELITY_WORKER")]
+    pub(crate) worker: Option<String>,
+    /// The device, where there are several [default: the first that is free].
+    #[arg(long, value_name = "ID")]
+    pub(crate) device_id: Option<String>,
+    /// Wait so long for another owner of the device to leave; without a number, an hour [default: not at all].
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600")]
+    pub(crate) wait: Option<u64>,
+    /// Rows of a prompt to compute: last, all or a number of the last ones. A compiled model gives one row a run [default: last].
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) prefill_rows: Option<PrefillRows>,
+    /// How long a run on the device may take [default: 30 for a chunk of a prompt, 10 for a step].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) step_timeout: Option<u64>,
+    /// Run a file whose audit fails.
+    #[arg(long)]
+    pub(crate) accept_failed_audit: bool,
 }
 
 #[derive(Debug, Args)]
@@ -263,4 +298,21 @@ pub(crate) struct CacheArgs {
     /// With --prune: how long unused, in days.
     #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "prune")]
     pub(crate) older_than_days: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// How to start the worker that owns the device, such as 'ssh pi5 fidelity-worker' [default: this program if it was built
+    /// with HailoRT, else fidelity-worker beside it or on PATH].
+    #[arg(long, value_name = "CMD", env = "FIDELITY_WORKER")]
+    pub(crate) worker: Option<String>,
+    /// A compiled model on this machine: does it fit the device?
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hef: Option<PathBuf>,
+    /// Print the findings as JSON to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }

@@ -109,11 +109,25 @@ pub(crate) fn record_emulator(
     target: &Target<'_>,
     progress: &Progress,
 ) -> Result<Trace, CliError> {
-    let mut manifest = manifest(emulator, inputs, target);
-    manifest.deviations = emulator.deviations();
-    manifest.logits_step = emulator.logits_step();
+    record_subject_fed(emulator, continuations, inputs, target, progress, |manifest| {
+        manifest.deviations = emulator.deviations();
+        manifest.logits_step = emulator.logits_step();
+    })
+}
+
+/// Any arm that is fed the reference's ids; `complete` adds what is known of this one.
+pub(crate) fn record_subject_fed(
+    subject: &impl Subject,
+    continuations: &[Vec<u32>],
+    inputs: &Inputs,
+    target: &Target<'_>,
+    progress: &Progress,
+    complete: impl FnOnce(&mut Manifest),
+) -> Result<Trace, CliError> {
+    let mut manifest = manifest(subject, inputs, target);
+    complete(&mut manifest);
     manifest.other.insert("continuations_sha256".into(), Value::from(digest(continuations)));
-    record_subject(emulator, manifest, Some(continuations), inputs, target, progress)
+    record_subject(subject, manifest, Some(continuations), inputs, target, progress)
 }
 
 fn digest(continuations: &[Vec<u32>]) -> String {
@@ -127,7 +141,7 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
     let scopes: Vec<_> = target.scopes.iter().map(|scope| scope.name()).collect();
     let architecture = inputs.checkpoint.architecture();
     manifest.network = architecture.network();
-    let settings = json!({
+    let mut settings = json!({
         "scopes": scopes,
         "taps": format!("{:?}", inputs.taps),
         "new_tokens": inputs.new_tokens,
@@ -136,6 +150,9 @@ fn manifest(subject: &impl Subject, inputs: &Inputs, target: &Target<'_>) -> Man
         "bos": architecture.bos,
         "output": format!("{:?}", architecture.output),
     });
+    if let Some(keys) = inputs.keys {
+        settings["keys"] = json!(keys);
+    }
     manifest.other.insert("settings".into(), settings);
     manifest
 }

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use fidelity_device::{hef::HefError, import::ImportError};
+use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
 use fidelity_emulator::{EmulatorError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -51,12 +51,28 @@ pub(crate) enum CliError {
     NotEmbedded { name: String, embedded: String },
     #[error("{flag}: there is no file `{name}` and nothing built in of that name; built in: {known}")]
     NoResource { flag: &'static str, name: String, known: String },
-    #[error("--device: `{0}` is not an arm of this version; it can run `emulator` and `replay=TRACE`")]
+    #[error("--device: `{0}` is not an arm; arms are `emulator`, `hailo` and `replay=TRACE`")]
     Device(String),
     #[error("--device: `{0}` names no trace; write replay=TRACE with the folder of a stored trace")]
     NoReplayTrace(String),
-    #[error("{flag} does not go with --device replay: a stored trace is judged as it is; drop it")]
-    NotForReplay { flag: &'static str },
+    #[error("{flag} does not go with --device {device}: it is for another arm; drop it")]
+    ForAnotherDevice { flag: &'static str, device: &'static str },
+    #[error("--device hailo needs the compiled model: give --hef FILE, a path on the worker's machine")]
+    NoHef,
+    #[error(
+        "--device hailo needs a worker, which drives the device through HailoRT: on the device's machine, install HailoRT 5.1 or later and build \
+         with `--features hailo`; from another machine, give --worker 'ssh HOST fidelity-worker'"
+    )]
+    NoWorker,
+    #[error(transparent)]
+    Hailo(#[from] Box<Failure>),
+    #[error(
+        "{path}: {count} checks of its audit against the checkpoint fail, the first: {first}; see `fidelity audit {path} --checkpoint …`, or run it \
+         nevertheless with --accept-failed-audit"
+    )]
+    AuditFails { path: String, count: usize, first: String },
+    #[error("--scopes: the HEF does not offer {scope}; it offers {offered}")]
+    ScopeNotOffered { scope: &'static str, offered: String },
     #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]
     RecordReplay { trace: PathBuf },
     #[error("{trace}: {reason}")]
@@ -123,7 +139,11 @@ impl CliError {
             | Self::NoResource { .. }
             | Self::Device(_)
             | Self::NoReplayTrace(_)
-            | Self::NotForReplay { .. }
+            | Self::ForAnotherDevice { .. }
+            | Self::NoHef
+            | Self::NoWorker
+            | Self::AuditFails { .. }
+            | Self::ScopeNotOffered { .. }
             | Self::RecordReplay { .. }
             | Self::UnfitTrace { .. }
             | Self::NoTokenizer
@@ -140,6 +160,7 @@ impl CliError {
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
             Self::Hub(error) => of_hub(error),
+            Self::Hailo(failure) => of_device(failure),
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
@@ -152,6 +173,19 @@ const fn of_write(error: &WriteError) -> ExitCode {
     match error {
         WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
         WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
+    }
+}
+
+const fn of_device(failure: &Failure) -> ExitCode {
+    match failure {
+        Failure::Command { .. } | Failure::Refused { .. } => ExitCode::Usage,
+        Failure::Ended { .. }
+        | Failure::Silent { .. }
+        | Failure::Garbled { .. }
+        | Failure::Version { .. }
+        | Failure::Device { .. }
+        | Failure::InUse { .. }
+        | Failure::Changed { .. } => ExitCode::Device,
     }
 }
 

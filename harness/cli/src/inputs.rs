@@ -30,6 +30,8 @@ pub(crate) struct Inputs {
     pub(crate) jobs: usize,
     /// A kept reference may be used, and this one kept.
     pub(crate) cached: bool,
+    /// How many keys a position may see, where a device's cache has fewer entries than the sequence tokens.
+    pub(crate) keys: Option<u32>,
 }
 
 impl Inputs {
@@ -87,12 +89,19 @@ impl Inputs {
             taps,
             new_tokens,
             cached: !asked.no_cache,
+            keys: None,
             jobs: threads::use_cores(asked.jobs),
         };
         inputs.prompts.iter().try_for_each(|prompt| {
             check_ids(&inputs.checkpoint, &prompt.id, &prompt.token_ids).and_then(|()| inputs.check_length(prompt))
         })?;
         Ok(inputs)
+    }
+
+    /// Lets no position see more than `keys` keys.
+    pub(crate) fn limit_keys(&mut self, keys: u32) {
+        self.checkpoint.limit_keys(keys);
+        self.keys = Some(keys);
     }
 
     fn check_length(&self, prompt: &PromptRecord) -> Result<(), CliError> {

@@ -5,7 +5,10 @@ mod arms;
 mod audit_text;
 mod check_text;
 mod commands;
+mod device;
+mod doctor;
 mod error;
+mod hailo;
 mod inputs;
 mod judge;
 mod output;
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),
         Command::Cache(cache) => commands::cache::cache(cache),
+        Command::Doctor(args) => commands::doctor::doctor(args),
+        #[cfg(feature = "hailo")]
+        Command::Worker => return fidelity_device::worker::run(|| Some(Box::new(fidelity_device::hailo::HailoRt))),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

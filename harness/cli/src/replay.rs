@@ -11,39 +11,7 @@ use fidelity_trace::{
 };
 use fidelity_verdict::Verdict;
 
-use crate::{
-    args::{ArmArgs, PromptArgs},
-    error::CliError,
-    inputs::Inputs,
-};
-
-/// The arm that is asked for.
-pub(crate) enum Device {
-    Emulator,
-    Replay(PathBuf),
-}
-
-impl Device {
-    /// What `--device` says. Flags of another arm are refused, never ignored.
-    pub(crate) fn asked(asked: &ArmArgs) -> Result<Self, CliError> {
-        let trace = match asked.device.split_once('=') {
-            None if asked.device == "emulator" => return Ok(Self::Emulator),
-            None if asked.device == "replay" => return Err(CliError::NoReplayTrace(asked.device.clone())),
-            Some(("replay", "")) => return Err(CliError::NoReplayTrace(asked.device.clone())),
-            Some(("replay", trace)) => trace,
-            _ => return Err(CliError::Device(asked.device.clone())),
-        };
-        let flags = [
-            ("--recipe", asked.recipe.is_some()),
-            ("--fault", !asked.fault.is_empty()),
-            ("--calibration", asked.calibration.is_some()),
-        ];
-        match flags.into_iter().find(|(_, given)| *given) {
-            Some((flag, _)) => Err(CliError::NotForReplay { flag }),
-            None => Ok(Self::Replay(trace.into())),
-        }
-    }
-}
+use crate::{args::PromptArgs, error::CliError, inputs::Inputs};
 
 /// A stored trace and what it holds.
 pub(crate) struct Replay {
@@ -259,21 +227,6 @@ fn after_prompt(steps: &ScopeTrace, prompt: usize) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn asked(device: &str) -> ArmArgs {
-        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None }
-    }
-
-    #[test]
-    fn a_device_is_what_was_asked_for_or_an_error() {
-        assert!(matches!(Device::asked(&asked("emulator")), Ok(Device::Emulator)));
-        assert!(matches!(Device::asked(&asked("replay=a=b")), Ok(Device::Replay(path)) if path == Path::new("a=b")));
-        for wrong in ["", "hailo", "replay", "replay=", "emulator=x", "Replay=x"] {
-            assert!(Device::asked(&asked(wrong)).is_err(), "{wrong}");
-        }
-        let recipe = ArmArgs { recipe: Some("a8w8".into()), ..asked("replay=x") };
-        assert!(matches!(Device::asked(&recipe), Err(CliError::NotForReplay { flag: "--recipe" })));
-    }
 
     #[test]
     fn steps_are_fed_again_only_if_none_is_missing() {

@@ -15,7 +15,9 @@ pub(crate) fn one_pool(command: &Command) {
     let computes = match command {
         Command::Run(_) | Command::Reference(_) | Command::Record(_) => true,
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
-        Command::List(_) | Command::Report(_) => false,
+        Command::List(_) | Command::Report(_) | Command::Doctor(_) => false,
+        #[cfg(feature = "hailo")]
+        Command::Worker => false,
     };
     if computes && env::var_os(VARIABLE).is_none() {
         replace();

@@ -56,7 +56,10 @@ fn checkpoint(args: &AuditArgs, progress: &Progress) -> Result<Option<(Checkpoin
 }
 
 /// What the audit is told of a checkpoint.
-fn facts<'a>(checkpoint: &'a Checkpoint, row: Option<&CheckpointRow>) -> Result<CheckpointFacts<'a>, CliError> {
+pub(crate) fn facts<'a>(
+    checkpoint: &'a Checkpoint,
+    row: Option<&CheckpointRow>,
+) -> Result<CheckpointFacts<'a>, CliError> {
     let architecture = checkpoint.architecture();
     let mut embedding = checkpoint.embedding()?;
     Ok(CheckpointFacts {

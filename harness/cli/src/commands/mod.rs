@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod record;

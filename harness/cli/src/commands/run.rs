@@ -10,18 +10,21 @@ use fidelity_verdict::Verdict;
 use crate::{
     args::RunArgs,
     arms::{ArmPlan, Target, continuations, record_emulator, record_reference, reference},
+    device::Device,
     error::CliError,
+    hailo::Hailo,
     inputs::Inputs,
     judge::{Helpers, judge},
     output::{Form, say_verdict},
     progress::Progress,
-    replay::{Device, Replay},
+    replay::Replay,
     run_folder::{RunFolder, command_line},
 };
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     match Device::asked(&args.arm)? {
         Device::Emulator => emulate(args),
+        Device::Hailo => hailo(args),
         Device::Replay(trace) => replay(args, &trace),
     }
 }
@@ -45,6 +48,29 @@ fn emulate(args: &RunArgs) -> Result<u8, CliError> {
 
     progress.say("comparing");
     let verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
+    finish(&verdict, &folder, &["reference", "arm"], &inputs, args)
+}
+
+/// A compiled model on a device.
+fn hailo(args: &RunArgs) -> Result<u8, CliError> {
+    let progress = progress(args);
+    progress.say("reading the checkpoint");
+    let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
+    let quiet = args.output.quiet || args.json;
+    let device = Hailo::open(&args.arm.hailo, &args.prompts, &mut inputs, quiet, &progress)?;
+    let reference = reference(&inputs, true)?;
+    let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+
+    let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
+    let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };
+    let scopes = reference_scopes(&inputs.scopes);
+    let ours = record_reference(&reference, None, &inputs, &target(&ours, &scopes), &progress)?;
+    refuse_total_failure(&ours)?;
+    let its = device.record(&continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
+
+    progress.say("comparing");
+    let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
+    device.sign(&mut verdict);
     finish(&verdict, &folder, &["reference", "arm"], &inputs, args)
 }
 

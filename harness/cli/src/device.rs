@@ -1,0 +1,94 @@
+//! Which arm is asked for.
+
+use std::path::PathBuf;
+
+use crate::{args::ArmArgs, error::CliError};
+
+/// The arm that is asked for.
+pub(crate) enum Device {
+    Emulator,
+    Hailo,
+    Replay(PathBuf),
+}
+
+impl Device {
+    /// What `--device` says. Flags of another arm are refused, never ignored.
+    pub(crate) fn asked(asked: &ArmArgs) -> Result<Self, CliError> {
+        let device = match asked.device.split_once('=') {
+            None if asked.device == "emulator" => Self::Emulator,
+            None if asked.device == "hailo" => Self::Hailo,
+            None if asked.device == "replay" => return Err(CliError::NoReplayTrace(asked.device.clone())),
+            Some(("replay", "")) => return Err(CliError::NoReplayTrace(asked.device.clone())),
+            Some(("replay", trace)) => Self::Replay(trace.into()),
+            _ => return Err(CliError::Device(asked.device.clone())),
+        };
+        let hailo = &asked.hailo;
+        let of_emulator = [
+            ("--recipe", asked.recipe.is_some()),
+            ("--fault", !asked.fault.is_empty()),
+            ("--calibration", asked.calibration.is_some()),
+        ];
+        let of_hailo = [
+            ("--hef", hailo.hef.is_some()),
+            ("--device-id", hailo.device_id.is_some()),
+            ("--wait", hailo.wait.is_some()),
+            ("--prefill-rows", hailo.prefill_rows.is_some()),
+            ("--step-timeout", hailo.step_timeout.is_some()),
+            ("--accept-failed-audit", hailo.accept_failed_audit),
+        ];
+        let given = |flags: &[(&'static str, bool)]| flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag);
+        let foreign = match &device {
+            Self::Emulator => given(&of_hailo),
+            Self::Hailo => given(&of_emulator),
+            Self::Replay(_) => given(&of_emulator).or_else(|| given(&of_hailo)),
+        };
+        match foreign {
+            Some(flag) => Err(CliError::ForAnotherDevice { flag, device: device.name() }),
+            None => Ok(device),
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Emulator => "emulator",
+            Self::Hailo => "hailo",
+            Self::Replay(_) => "replay",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::args::HailoArgs;
+
+    fn asked(device: &str) -> ArmArgs {
+        let hailo = HailoArgs::default();
+        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None, hailo }
+    }
+
+    #[test]
+    fn a_device_is_what_was_asked_for_or_an_error() {
+        assert!(matches!(Device::asked(&asked("emulator")), Ok(Device::Emulator)));
+        assert!(matches!(Device::asked(&asked("hailo")), Ok(Device::Hailo)));
+        assert!(matches!(Device::asked(&asked("replay=a=b")), Ok(Device::Replay(path)) if path == Path::new("a=b")));
+        for wrong in ["", "hailo=x", "replay", "replay=", "emulator=x", "Replay=x"] {
+            assert!(Device::asked(&asked(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn flags_of_another_arm_are_refused() {
+        let recipe = |device| ArmArgs { recipe: Some("a8w8".into()), ..asked(device) };
+        let hef =
+            |device| ArmArgs { hailo: HailoArgs { hef: Some("x".into()), ..HailoArgs::default() }, ..asked(device) };
+        for (device, recipe_goes, hef_goes) in
+            [("emulator", true, false), ("hailo", false, true), ("replay=x", false, false)]
+        {
+            assert_eq!(Device::asked(&recipe(device)).is_ok(), recipe_goes, "{device}");
+            assert_eq!(Device::asked(&hef(device)).is_ok(), hef_goes, "{device}");
+        }
+    }
+}
