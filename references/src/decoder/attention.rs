@@ -76,7 +76,8 @@ impl Attention {
     ) -> Result<Tensor> {
         let rows = x.dim(0)?;
         let heads = |y: Tensor, heads| y.reshape((rows, heads, self.head_dim));
-        let (mut q, mut k) = (heads(self.q.apply(x)?, self.query_heads)?, heads(self.k.apply(x)?, self.kv_heads)?);
+        let [q, k, v] = Linear::together([&self.q, &self.k, &self.v], x)?;
+        let (mut q, mut k) = (heads(q, self.query_heads)?, heads(k, self.kv_heads)?);
         if let Some((q_norm, k_norm)) = &self.qk_norms {
             (q, k) = (q_norm.apply(&q)?, k_norm.apply(&k)?);
         }
@@ -85,7 +86,7 @@ impl Attention {
         }
         let q = at(BlockSite::Q, Part::All, q)?;
         let k = at(BlockSite::K, Part::All, k)?;
-        let v = at(BlockSite::V, Part::All, heads(self.v.apply(x)?, self.kv_heads)?)?;
+        let v = at(BlockSite::V, Part::All, heads(v, self.kv_heads)?)?;
 
         let mut memories = Vec::with_capacity(feeds.len());
         let mut start = 0;

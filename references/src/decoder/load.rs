@@ -40,7 +40,7 @@ impl Decoder {
         };
         let head = head.map(|head| loader.transformed(WeightKind::Head, head)).transpose()?;
         let embedding = Some(embedding).filter(|table| head.as_ref().is_none_or(|head| head.id() != table.id()));
-        let head = head.map(|head| loader.turned("the output head", head, None)).transpose()?;
+        let head = head.map(|head| packed("the output head", &head, None)).transpose()?;
         let positions = match a.rope {
             Some(_) => None,
             None => Some(loader.raw(&loader.names.positions(), &[a.max_positions, a.hidden])?),
@@ -57,6 +57,10 @@ impl Decoder {
             Weights { architecture, embedding, positions, token_type, embedding_norm, blocks, final_norm, head };
         Ok(Self { weights: Arc::new(weights), dtype: DType::F32 })
     }
+}
+
+fn packed(name: &str, weight: &Tensor, bias: Option<Tensor>) -> Result<Linear> {
+    Linear::new(weight, bias).map_err(CheckpointError::computing(name))
 }
 
 /// The names of one family's tensors.
@@ -155,25 +159,26 @@ impl Loader<'_> {
 
     fn linear(&mut self, name: &str, out: usize, input: usize, bias: bool) -> Result<Linear> {
         let weight = self.raw(&format!("{name}.weight"), &[out, input])?;
-        self.finished(name, weight, out, bias)
+        let (weight, bias) = self.finished(name, weight, out, bias)?;
+        packed(name, &weight, bias)
     }
 
-    /// A matrix stored `[in, out]`.
     fn conv1d(&mut self, name: &str, out: usize, input: usize) -> Result<Linear> {
+        let (weight, bias) = self.conv1d_tensors(name, out, input)?;
+        packed(name, &weight, bias)
+    }
+
+    /// Weight `[out, in]`, stored `[in, out]`, and bias.
+    fn conv1d_tensors(&mut self, name: &str, out: usize, input: usize) -> Result<(Tensor, Option<Tensor>)> {
         let weight = self.raw(&format!("{name}.weight"), &[input, out])?;
         let weight = weight.t().and_then(|turned| turned.contiguous()).map_err(CheckpointError::computing(name))?;
         self.finished(name, weight, out, true)
     }
 
-    fn finished(&mut self, name: &str, weight: Tensor, out: usize, bias: bool) -> Result<Linear> {
+    fn finished(&mut self, name: &str, weight: Tensor, out: usize, bias: bool) -> Result<(Tensor, Option<Tensor>)> {
         let weight = self.transformed(WeightKind::Linear, weight)?;
         let bias = bias.then(|| self.raw(&format!("{name}.bias"), &[out])).transpose()?;
-        let bias = bias.map(|bias| self.transformed(WeightKind::Bias, bias)).transpose()?;
-        self.turned(name, weight, bias)
-    }
-
-    fn turned(&self, name: &str, weight: Tensor, bias: Option<Tensor>) -> Result<Linear> {
-        Linear::new(&weight, bias).map_err(CheckpointError::computing(name))
+        Ok((weight, bias.map(|bias| self.transformed(WeightKind::Bias, bias)).transpose()?))
     }
 
     /// What every token of a text of one segment has: row 0 of the table of token types.
@@ -255,8 +260,12 @@ impl Loader<'_> {
         for buffer in ["attn.bias", "attn.masked_bias"] {
             self.weights.ignore(&name(self, buffer));
         }
-        let fused = self.conv1d(&name(self, "attn.c_attn"), 3 * a.hidden, a.hidden)?;
-        let part = |index| fused.channels(index * a.hidden, a.hidden).map_err(CheckpointError::computing("q, k and v"));
+        let (weight, bias) = self.conv1d_tensors(&name(self, "attn.c_attn"), 3 * a.hidden, a.hidden)?;
+        let part = |index| {
+            let part = |fused: &Tensor| fused.narrow(0, index * a.hidden, a.hidden);
+            let linear = part(&weight).and_then(|weight| Linear::new(&weight, bias.as_ref().map(part).transpose()?));
+            linear.map_err(CheckpointError::computing("q, k and v"))
+        };
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let o = self.conv1d(&name(self, "attn.c_proj"), a.hidden, a.hidden)?;
         let up = self.conv1d(&name(self, "mlp.c_fc"), a.mlp, a.hidden)?;

@@ -135,10 +135,10 @@ struct Weights {
 
 impl Weights {
     /// Embeddings of tokens, `[token, hidden]`.
-    fn embed(&self, token_ids: &Tensor) -> Result<Tensor> {
+    fn embed(&self, token_ids: &[u32]) -> Result<Tensor> {
         match (&self.embedding, &self.head) {
-            (Some(table), _) => table.index_select(token_ids, 0),
-            (None, Some(head)) => head.turned().index_select(token_ids, 1)?.t()?.contiguous(),
+            (Some(table), _) => table.index_select(&Tensor::new(token_ids, &Device::Cpu)?, 0),
+            (None, Some(head)) => head.rows(token_ids),
             (None, None) => bail!("neither a table of embeddings nor a head that holds it"),
         }
     }
@@ -229,15 +229,14 @@ impl Decoder {
     fn last_hidden(&self, feeds: &mut [Feed<'_>], wiring: &Wiring, instrument: &mut dyn Instrument) -> Result<Tensor> {
         self.check_feeds(feeds)?;
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
-        let indices = |values: Vec<u32>| Tensor::new(values, &Device::Cpu);
         let weights = &*self.weights;
-        let tokens = indices(every(|feed| feed.chunk.token_ids.to_vec()))?;
-        let mut residual = weights.embed(&tokens)?.to_dtype(self.dtype)?;
+        let mut residual = weights.embed(&every(|feed| feed.chunk.token_ids.to_vec()))?.to_dtype(self.dtype)?;
         if let Some(first_segment) = &weights.token_type {
             residual = residual.broadcast_add(&first_segment.to_dtype(self.dtype)?)?;
         }
         if let Some(positions) = &weights.positions {
-            let rows = positions.index_select(&indices(every(|feed| feed.chunk.positions.to_vec()))?, 0)?;
+            let rows = Tensor::new(every(|feed| feed.chunk.positions.to_vec()), &Device::Cpu)?;
+            let rows = positions.index_select(&rows, 0)?;
             residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
         }
         if let Some(norm) = &weights.embedding_norm {
@@ -307,11 +306,13 @@ impl Decoder {
         let mut at = |name, tensor| site(name, Part::All, tensor);
         let middle = at(BlockSite::ResidMid, add(&input, &added)?)?;
         let normed = at(BlockSite::MlpNorm, norm.apply(&middle)?)?;
-        let gate = block.gate.as_ref().map(|gate| at(BlockSite::Gate, gate.apply(&normed)?)).transpose()?;
-        let up = at(BlockSite::Up, block.up.apply(&normed)?)?;
-        let act = match gate {
-            Some(gate) => block.activation.gated(&gate, &up)?,
-            None => block.activation.apply(&up)?,
+        let act = match &block.gate {
+            Some(gate) => {
+                let [gate, up] = Linear::together([gate, &block.up], &normed)?;
+                let gate = at(BlockSite::Gate, gate)?;
+                block.activation.gated(&gate, &at(BlockSite::Up, up)?)?
+            }
+            None => block.activation.apply(&at(BlockSite::Up, block.up.apply(&normed)?)?)?,
         };
         let act = at(BlockSite::Act, act)?;
         let added = at(BlockSite::MlpOut, block.down.apply(&act)?)?;

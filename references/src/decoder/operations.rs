@@ -8,36 +8,41 @@ use crate::Activation;
 /// Values of a weight that are widened to float64 at a time: 128 MiB of them.
 const WIDENED_AT_ONCE: usize = 1 << 24;
 
-/// y = x·Wᵀ + b with W `[out, in]`, kept as `[in, out]`, the order in which products of few rows read it fastest.
+/// y = x·Wᵀ + b with W `[out, in]`.
 pub(super) struct Linear {
-    turned: Tensor,
+    weight: kernels::Packed,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// `weight` is `[out, in]`.
     pub(super) fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Self> {
-        Ok(Self { turned: kernels::turned(weight)?, bias })
+        Ok(Self { weight: kernels::Packed::new(weight)?, bias })
     }
 
-    /// Output channels `start..start + count` alone.
-    pub(super) fn channels(&self, start: usize, count: usize) -> Result<Self> {
-        let part = |tensor: &Tensor| tensor.narrow(D::Minus1, start, count)?.contiguous();
-        Ok(Self { turned: part(&self.turned)?, bias: self.bias.as_ref().map(part).transpose()? })
-    }
-
-    /// Wᵀ, `[in, out]`.
-    pub(super) fn turned(&self) -> &Tensor {
-        &self.turned
+    /// Rows of W, `[row, in]`.
+    pub(super) fn rows(&self, outputs: &[u32]) -> Result<Tensor> {
+        self.weight.rows(outputs)
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        if x.dtype() == DType::F32 {
-            return kernels::linear(x, &self.turned, self.bias.as_ref());
-        }
-        let (inputs, outputs) = self.turned.dims2()?;
+        let [y] = Self::together([self], x)?;
+        Ok(y)
+    }
+
+    /// What several make of the same input.
+    pub(super) fn together<const N: usize>(linears: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
+        let y = match x.dtype() {
+            DType::F32 => kernels::products(x, &linears.map(|linear| (&linear.weight, linear.bias.as_ref())))?,
+            _ => linears.iter().map(|linear| linear.apply_plain(x)).collect::<Result<_>>()?,
+        };
+        Ok(y.try_into().expect("as many as there are linears"))
+    }
+
+    fn apply_plain(&self, x: &Tensor) -> Result<Tensor> {
+        let (inputs, outputs) = (self.weight.inputs(), self.weight.outputs());
         let part = |start: usize, length: usize| {
-            let weight = self.turned.narrow(0, start, length)?.to_dtype(x.dtype())?;
+            let weight = self.weight.turned(start, length, x.dtype())?;
             x.narrow(1, start, length)?.contiguous()?.matmul(&weight)
         };
         let length = (WIDENED_AT_ONCE / outputs).clamp(1, inputs);

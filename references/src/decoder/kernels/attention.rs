@@ -4,7 +4,9 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use super::{
-    Values, WORTH_SPREADING, fill_rows,
+    Values, WORTH_SPREADING,
+    exponential::exponential,
+    fill_rows,
     matmul::{Matrix, product},
     tensor,
 };
@@ -37,7 +39,7 @@ impl Queries {
 fn tasks<T: Send>(sizes: &[usize], heads: usize, task: impl Fn(usize, usize) -> T + Sync) -> Vec<Vec<T>> {
     let all: Vec<(usize, usize)> =
         (0..sizes.len()).flat_map(|chunk| (0..heads).map(move |head| (chunk, head))).collect();
-    let mut done: Vec<T> = if sizes.iter().sum::<usize>() * heads < WORTH_SPREADING {
+    let mut done: Vec<T> = if sizes.iter().sum::<usize>() * heads < 8 * WORTH_SPREADING {
         all.iter().map(|(chunk, head)| task(*chunk, *head)).collect()
     } else {
         all.par_iter().map(|(chunk, head)| task(*chunk, *head)).collect()
@@ -106,7 +108,7 @@ fn softmax(scores: &[f32], seen: &[bool], pattern: &mut [f32]) {
     let mut sum = 0.0_f64;
     for ((to, score), seen) in pattern.iter_mut().zip(scores).zip(seen) {
         if *seen {
-            *to = (score - largest).exp();
+            *to = exponential(score - largest);
             sum += f64::from(*to);
         }
     }

@@ -1,8 +1,9 @@
 //! Norms, activations, sums and rotations, row by row.
 
 use candle_core::{D, Result, Tensor};
+use pulp::Arch;
 
-use super::{Values, fill_rows, tensor};
+use super::{Values, exponential::exponential, fill_rows, tensor};
 
 /// Σ of f(value) in float64. Eight partial sums: a single one would wait for itself.
 fn sum(row: &[f32], f: impl Fn(f64) -> f64) -> f64 {
@@ -27,6 +28,7 @@ fn by_row(x: &Tensor, f: impl Fn(&[f32], &mut [f32]) + Sync) -> Result<Tensor> {
 /// Values of `a` and `b`, of one shape, through `f`.
 fn zipped(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32 + Sync) -> Result<Tensor> {
     let width = b.dim(D::Minus1)?;
+    let arch = Arch::new();
     let other = b.contiguous()?;
     let other = Values::of(&other)?;
     let contiguous = a.contiguous()?;
@@ -35,9 +37,11 @@ fn zipped(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32 + Sync) -> Result<
     assert_eq!(values.len(), other.len(), "tensors of one shape");
     fill_rows(width, &mut y, |index, row| {
         let range = index * width..(index + 1) * width;
-        for ((y, a), b) in row.iter_mut().zip(&values[range.clone()]).zip(&other[range]) {
-            *y = f(*a, *b);
-        }
+        let (a, b) = (&values[range.clone()], &other[range]);
+        arch.dispatch(
+            #[inline(always)]
+            || row.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = f(*a, *b)),
+        );
     });
     tensor(y, a.shape())
 }
@@ -47,12 +51,19 @@ pub(in super::super) fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// x · sigmoid(x)
+#[inline(always)]
 fn sigmoid_weighted(x: f32) -> f32 {
-    x / (1.0 + (-x).exp())
+    x / (1.0 + exponential(-x))
 }
 
 pub(in super::super) fn silu(x: &Tensor) -> Result<Tensor> {
-    by_row(x, |x, y| y.iter_mut().zip(x).for_each(|(y, x)| *y = sigmoid_weighted(*x)))
+    let arch = Arch::new();
+    by_row(x, |x, y| {
+        arch.dispatch(
+            #[inline(always)]
+            || y.iter_mut().zip(x).for_each(|(y, x)| *y = sigmoid_weighted(*x)),
+        );
+    })
 }
 
 /// silu(gate) · up

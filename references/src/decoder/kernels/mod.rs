@@ -5,7 +5,10 @@
 
 mod attention;
 mod elements;
+mod exponential;
 mod matmul;
+mod packed;
+mod tile;
 
 use std::ops::{Deref, Range};
 
@@ -14,7 +17,7 @@ use rayon::prelude::*;
 
 pub(super) use attention::{Queries, patterns, scores, weighted};
 pub(super) use elements::{add, gated_silu, layer_norm, rms_norm, rotate, silu};
-pub(super) use matmul::{linear, turned};
+pub(super) use packed::{Packed, products};
 
 /// Values below which spreading work over the cores costs more than it saves.
 const WORTH_SPREADING: usize = 1 << 15;

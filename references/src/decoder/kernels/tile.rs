@@ -1,0 +1,224 @@
+//! Tiles of a product in registers.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Terms of a dot product that are summed in one go; the sums of blocks are then added, which keeps the error of long sums
+/// small (Higham 1993).
+pub(super) const SUM_BLOCK: usize = 128;
+
+/// Output channels of a panel.
+pub(super) const PANEL: usize = 32;
+pub(super) const HALF: usize = PANEL / 2;
+
+/// Rows whose values stay in the cache beside a panel.
+const ROWS_AT_ONCE: usize = 192;
+
+/// Rows from which widening a panel once pays.
+const WORTH_WIDENING: usize = 36;
+
+/// How a panel stores the channels of an input.
+pub(super) trait Panel: Copy + Default + Send + Sync {
+    /// Elements that the channels of one input take.
+    const WIDTH: usize;
+
+    /// As many elements as a register has lanes.
+    type Vector<S: Simd>: Copy;
+
+    fn vectors<S: Simd>(panel: &[Self]) -> &[Self::Vector<S>];
+
+    /// Channels `group · lanes..` of either half.
+    fn channels<S: Simd>(simd: S, input: &[Self::Vector<S>], group: usize) -> [S::f32s; 2];
+
+    /// Writes the same channels in float32; false where they are that already.
+    fn widen<S: Simd>(simd: S, panel: &[Self], floats: &mut [f32]) -> bool;
+}
+
+impl Panel for f32 {
+    const WIDTH: usize = PANEL;
+    type Vector<S: Simd> = S::f32s;
+
+    #[inline(always)]
+    fn vectors<S: Simd>(panel: &[Self]) -> &[S::f32s] {
+        S::as_simd_f32s(panel).0
+    }
+
+    #[inline(always)]
+    fn channels<S: Simd>(_: S, input: &[S::f32s], group: usize) -> [S::f32s; 2] {
+        [input[group], input[group + HALF / S::F32_LANES]]
+    }
+
+    #[inline(always)]
+    fn widen<S: Simd>(_: S, _: &[Self], _: &mut [f32]) -> bool {
+        false
+    }
+}
+
+impl Panel for u32 {
+    const WIDTH: usize = HALF;
+    type Vector<S: Simd> = S::u32s;
+
+    #[inline(always)]
+    fn vectors<S: Simd>(panel: &[Self]) -> &[S::u32s] {
+        S::as_simd_u32s(panel).0
+    }
+
+    #[inline(always)]
+    fn channels<S: Simd>(simd: S, input: &[S::u32s], group: usize) -> [S::f32s; 2] {
+        let low = simd.wrapping_dyn_shl_u32s(input[group], simd.splat_u32s(16));
+        let high = simd.and_u32s(input[group], simd.splat_u32s(0xffff_0000));
+        [simd.transmute_f32s_u32s(low), simd.transmute_f32s_u32s(high)]
+    }
+
+    #[inline(always)]
+    fn widen<S: Simd>(simd: S, panel: &[Self], floats: &mut [f32]) -> bool {
+        let groups = HALF / S::F32_LANES;
+        let floats = S::as_mut_simd_f32s(floats).0;
+        for (to, input) in floats.chunks_exact_mut(2 * groups).zip(Self::vectors::<S>(panel).chunks_exact(groups)) {
+            for group in 0..groups {
+                (to[group], to[group + groups]) = Self::channels(simd, input, group).into();
+            }
+        }
+        true
+    }
+}
+
+/// Rows `x` `[row, in]` and where their products go, `y` `[row, width]`.
+pub(super) struct Rows<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) y: &'a mut [f32],
+    pub(super) inputs: usize,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) width: usize,
+}
+
+impl Rows<'_> {
+    /// y = x·Wᵀ + b, W in panels.
+    pub(super) fn through<P: Panel>(self, panels: &[P]) {
+        let Self { x, y, inputs, bias, width } = self;
+        if inputs == 0 || width == 0 {
+            return;
+        }
+        let blocks = x.chunks(ROWS_AT_ONCE * inputs).zip(y.chunks_mut(ROWS_AT_ONCE * width));
+        for (x, y) in blocks {
+            Arch::new().dispatch(Block { rows: Rows { x, y, inputs, bias, width }, panels });
+        }
+    }
+}
+
+struct Block<'a, P> {
+    rows: Rows<'a>,
+    panels: &'a [P],
+}
+
+impl<P: Panel> WithSimd for Block<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows: Rows { x, y, inputs, bias, width }, panels } = self;
+        let rows = x.len() / inputs;
+        // As many sums as registers hold beside a row of channels.
+        let largest = if S::REGISTER_COUNT >= 32 { 12 } else { 6 };
+        let turned = turned(x, inputs, rows, largest);
+        let mut floats = [0.0; SUM_BLOCK * PANEL];
+        for (index, panel) in panels.chunks_exact(inputs * P::WIDTH).enumerate() {
+            let start = index * PANEL;
+            let columns = PANEL.min(width - start);
+            let bias = bias.map(|bias| &bias[start..start + columns]);
+            for (block, panel) in panel.chunks(SUM_BLOCK * P::WIDTH).enumerate() {
+                let first = block * SUM_BLOCK;
+                let count = panel.len() / P::WIDTH;
+                let mut add = |row: usize, sums: &[[f32; PANEL]]| {
+                    for (row, sums) in (row..).zip(sums) {
+                        let y = &mut y[row * width + start..][..columns];
+                        match first {
+                            0 => y.copy_from_slice(&sums[..columns]),
+                            _ => y.iter_mut().zip(sums).for_each(|(y, sum)| *y += sum),
+                        }
+                        if let Some(bias) = bias.filter(|_| first + count == inputs) {
+                            y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+                        }
+                    }
+                };
+                let x = Terms { turned: &turned, rows, largest, inputs, first, count };
+                match rows >= WORTH_WIDENING && P::widen(simd, panel, &mut floats) {
+                    true => x.times(simd, &floats[..count * PANEL], &mut add),
+                    false => x.times(simd, panel, &mut add),
+                }
+            }
+        }
+    }
+}
+
+/// Where tiles begin and how many rows they have.
+#[inline(always)]
+fn tiles(rows: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let size = [largest, 4, 2, 1].into_iter().find(|size| *size <= rows - start)?;
+        start += size;
+        Some((start - size, size))
+    })
+}
+
+/// Tile after tile, the values of each `[in, row]`.
+#[inline(always)]
+fn turned(x: &[f32], inputs: usize, rows: usize, largest: usize) -> Vec<f32> {
+    let mut turned = vec![0.0; x.len()];
+    for (start, size) in tiles(rows, largest) {
+        let to = &mut turned[start * inputs..(start + size) * inputs];
+        for (row, x) in x[start * inputs..(start + size) * inputs].chunks_exact(inputs).enumerate() {
+            to.iter_mut().skip(row).step_by(size).zip(x).for_each(|(to, x)| *to = *x);
+        }
+    }
+    turned
+}
+
+/// Inputs `first..first + count` of rows.
+struct Terms<'a> {
+    turned: &'a [f32],
+    rows: usize,
+    largest: usize,
+    inputs: usize,
+    first: usize,
+    count: usize,
+}
+
+impl Terms<'_> {
+    /// Gives the sums of tile after tile to `add`.
+    #[inline(always)]
+    fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], add: &mut impl FnMut(usize, &[[f32; PANEL]])) {
+        for (start, size) in tiles(self.rows, self.largest) {
+            let x = &self.turned[start * self.inputs + self.first * size..][..self.count * size];
+            match size {
+                12 => add(start, &tile::<S, P, 12>(simd, x, panel)),
+                6 => add(start, &tile::<S, P, 6>(simd, x, panel)),
+                4 => add(start, &tile::<S, P, 4>(simd, x, panel)),
+                2 => add(start, &tile::<S, P, 2>(simd, x, panel)),
+                _ => add(start, &tile::<S, P, 1>(simd, x, panel)),
+            }
+        }
+    }
+}
+
+/// R rows of a product with a panel. A sum's terms come in the order of the inputs, whatever R is.
+#[inline(always)]
+fn tile<S: Simd, P: Panel, const R: usize>(simd: S, x: &[f32], panel: &[P]) -> [[f32; PANEL]; R] {
+    let mut y = [[0.0; PANEL]; R];
+    let (vectors, groups) = (P::WIDTH / S::F32_LANES, HALF / S::F32_LANES);
+    for group in 0..groups {
+        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        for (x, input) in x.as_chunks::<R>().0.iter().zip(P::vectors::<S>(panel).chunks_exact(vectors)) {
+            let [low, high] = P::channels(simd, input, group);
+            for (sums, x) in sums.iter_mut().zip(x) {
+                let x = simd.splat_f32s(*x);
+                *sums = [simd.mul_add_e_f32s(x, low, sums[0]), simd.mul_add_e_f32s(x, high, sums[1])];
+            }
+        }
+        for (y, sums) in y.iter_mut().zip(sums) {
+            let y = S::as_mut_simd_f32s(y).0;
+            (y[group], y[group + groups]) = sums.into();
+        }
+    }
+    y
+}
