@@ -60,12 +60,12 @@ fn tests_can_ask_what_happened() {
 
 #[test]
 fn one_client_at_a_time_has_a_unique_device() {
-    let mock = start(|options| options.busy_wait = Duration::from_millis(150));
+    let mock = start(|options| options.busy_wait = Duration::from_millis(400));
     let mut first = Client::connect(mock.address());
     let device = first.open("UNIQUE").expect("it is free");
     let began = Instant::now();
     assert_eq!(Client::connect(mock.address()).open("UNIQUE"), Err(73));
-    assert!(began.elapsed() >= Duration::from_millis(150));
+    assert!(began.elapsed() >= Duration::from_millis(400));
     first.close(device).expect("done");
     let mut second = Client::connect(mock.address());
     second.open("shared").expect("it is free again");
@@ -184,6 +184,9 @@ fn what_is_no_frame_ends_the_link_and_not_the_server() {
     assert_eq!(client.of_handle(16, 1).err(), Some(7), "cache buffers are not in the mock");
     let message = client.link.ask(4, Message::of(vec![0xFF; 9]), &[]).expect("an answer");
     assert_eq!(message.status, 77, "no protobuf");
+    client.link.send(99, &[], &[]).expect("sent");
+    assert!(client.link.answer().is_err(), "what the server does not know ends the link");
+    let mut client = Client::connect(mock.address());
     // Claims more than arrives, and goes: nothing is reserved for it.
     let claim = Message::new().number(2, 3 << 30).into_bytes();
     client.link.send(2, &claim, &[b"short"]).expect("sent");
