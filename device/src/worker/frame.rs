@@ -33,7 +33,7 @@ pub enum FrameError {
     Io(#[from] io::Error),
     /// Something else was written to the pipe.
     #[error(
-        "no frame begins with `{begins}`; nothing else may write to the worker's stdout (a login script's greeting does)"
+        "no frame begins with `{begins}`; something else than fidelity and its worker writes to their pipe, such as a login script"
     )]
     Garbage {
         /// Its first bytes, as text.

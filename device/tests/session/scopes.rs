@@ -8,7 +8,7 @@ use crate::{
     Kept, configured,
     fake_chip::{Call, FakeLibrary, Mishap, logits},
     job,
-    small_llm::{CHUNK, LENGTH, VOCABULARY, number, small, stored, with_codes},
+    small_llm::{CHUNK, LENGTH, VOCABULARY, number, small, stored, whole, with_codes},
 };
 
 fn run(hef: &Hef, job: &Job) -> Kept {
@@ -173,25 +173,6 @@ fn other_failures_of_the_device_end_the_prompt() {
     }
 }
 
-/// One group without a cache: rows of the sequence are the keys.
-fn whole(rows: u64, output_rows: u64) -> Hef {
-    let llm = small();
-    let mut hef = with_codes(llm.hef());
-    hef.groups.pop();
-    let group = &mut hef.groups[0];
-    group.name = "small_base".into();
-    for context in &mut group.contexts {
-        context.edges.retain(|edge| edge.connection == 0);
-        for edge in &mut context.edges {
-            if edge.name.ends_with("input_layer2") {
-                edge.shape[2] = llm.query_heads * rows;
-            }
-            edge.shape[1] = if edge.direction == 0 { rows } else { output_rows };
-        }
-    }
-    hef
-}
-
 #[test]
 fn without_a_cache_the_whole_sequence_is_fed_at_once() {
     let (rows, tokens) = (7, prompt(5));
@@ -201,6 +182,10 @@ fn without_a_cache_the_whole_sequence_is_fed_at_once() {
         let row = |at: usize| (Scope::Base, at as u32, tokens[at], plain(&tokens[..=at], rows as usize));
         assert_eq!(kept.rows, (first..5).map(row).collect::<Vec<_>>(), "{prefill_rows}");
     }
+    // Where a run gives all rows, there is one run; rows of padding go nowhere.
+    let every = run(&whole(rows, rows), &base(PrefillRows::Last));
+    assert_eq!(every.rows.iter().map(|(_, position, ..)| *position).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert_eq!(every.rows[4].3, plain(&tokens, rows as usize));
     let library = FakeLibrary::default();
     run_on(&library, &whole(rows, 1), &base(PrefillRows::Last));
     let events = library.take_events();

@@ -23,6 +23,11 @@ fn main() -> ExitCode {
         return fake_worker::run(words.next().as_deref().unwrap_or_default());
     }
     let tests = [sound::TESTS, mishaps::TESTS, opening::TESTS].concat();
-    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, move || Ok::<(), Failed>(test()))).collect();
+    // A failure is a panic, which is caught.
+    let passed = |test: fn()| {
+        test();
+        Ok::<(), Failed>(())
+    };
+    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, move || passed(test))).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -4,10 +4,11 @@ use std::{fs, time::Duration};
 
 use fidelity_device::supervisor::{Failure, Patience, Settings};
 use fidelity_hef_writer::hef_writer::Hef;
+use fidelity_trace::Scope;
 
 use crate::{
     bench::{Bench, tests},
-    small_llm::{small, with_codes},
+    small_llm::{small, whole, with_codes},
 };
 
 tests!(
@@ -19,6 +20,7 @@ tests!(
     a_worker_without_the_library_says_so,
     files_that_cannot_be_used,
     a_failed_audit_stops_unless_accepted,
+    a_file_without_caches_is_fed_whole_sequences,
     a_busy_device_is_waited_for,
     what_may_help_is_tried_and_what_may_not_is_not,
 );
@@ -109,6 +111,16 @@ fn a_failed_audit_stops_unless_accepted() {
     says(&refused(&bench, bench.settings("chip")), "1 checks of the audit fail, the first: resource");
     let arm = bench.open(Settings { accept_failed_audit: true, ..bench.settings("chip") }).expect("opens");
     assert_eq!(arm.opened().audit, "fail");
+}
+
+fn a_file_without_caches_is_fed_whole_sequences() {
+    let bench = Bench::with(&whole(8, 1));
+    let arm = bench.open(bench.settings("chip")).expect("opens");
+    assert_eq!((arm.scopes(), arm.opened().audit.as_str()), (&[Scope::Base][..], "fail"));
+    let mut broken = whole(8, 1);
+    broken.resources[0].hash = Some(1);
+    let bench = Bench::with(&broken);
+    says(&refused(&bench, bench.settings("chip")), "1 checks of the audit fail, the first: resource");
 }
 
 fn a_busy_device_is_waited_for() {

@@ -176,6 +176,7 @@ impl Device for FakeDevice {
                 library: self.library.clone(),
                 name: request.name.clone(),
                 rows: rows(|name| name.ends_with("input_layer1")).expect("embeddings") as usize,
+                output_rows: group.outputs[0].shape[1] as usize,
                 query_heads: QUERY_HEADS,
                 kv_cache: request.kv_cache,
                 input_buffers: buffers(&inputs),
@@ -195,6 +196,7 @@ struct FakeGroup {
     library: FakeLibrary,
     name: String,
     rows: usize,
+    output_rows: usize,
     query_heads: usize,
     kv_cache: bool,
     inputs: Vec<Port>,
@@ -226,7 +228,7 @@ impl FakeGroup {
         let visible = (0..length).filter(|column| last[*column] != 0);
         let numbers: Vec<_> =
             visible.map(|column| (length - 1 - column, inner.ring[(offset + column) % length])).collect();
-        let width: usize = self.outputs.iter().map(|port| port.frame_bytes / 4).sum();
+        let width: usize = self.outputs.iter().map(|port| port.frame_bytes / 4 / self.output_rows).sum();
         from_sum(&numbers, width)
     }
 }
@@ -283,9 +285,11 @@ impl Group for FakeGroup {
         if let Err(error) = &outcome {
             self.library.inner().poisoned |= error.status == Status::TIMEOUT;
         }
+        // The last row of each output; a group that gives more gives zeros before.
         let mut values = computed.into_iter();
         for buffer in &mut self.output_buffers {
-            for (bytes, value) in buffer.chunks_exact_mut(4).zip(&mut values) {
+            let before = buffer.len() - buffer.len() / self.output_rows;
+            for (bytes, value) in buffer[before..].chunks_exact_mut(4).zip(&mut values) {
                 bytes.copy_from_slice(&value.to_le_bytes());
             }
         }

@@ -41,6 +41,27 @@ pub(crate) fn with_codes(mut hef: Hef) -> Hef {
     hef
 }
 
+/// One group without a cache: rows of the sequence are the keys.
+pub(crate) fn whole(rows: u64, output_rows: u64) -> Hef {
+    let llm = small();
+    let mut hef = with_codes(llm.hef());
+    hef.groups.pop();
+    let config = Llm { cache: rows, prefill: rows, ..llm.clone() }.config();
+    hef.resources[0].bytes = config.to_string().into_bytes();
+    let group = &mut hef.groups[0];
+    group.name = "small_base".into();
+    for context in &mut group.contexts {
+        context.edges.retain(|edge| edge.connection == 0);
+        for edge in &mut context.edges {
+            if edge.name.ends_with("input_layer2") {
+                edge.shape[2] = llm.query_heads * rows;
+            }
+            edge.shape[1] = if edge.direction == 0 { rows } else { output_rows };
+        }
+    }
+    hef
+}
+
 /// The number of a token, as the fake chip sees it.
 pub(crate) fn number(token: u32) -> u32 {
     256 * token + 1
