@@ -26,7 +26,7 @@ use crate::{
 /// Where the chip's server listens, and clients of `HailoRT` connect.
 pub const DEFAULT_PORT: u16 = 12133;
 /// How often the listener looks for clients.
-const TICK: Duration = Duration::from_millis(2);
+const TICK: Duration = Duration::from_millis(5);
 
 /// A version of firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
