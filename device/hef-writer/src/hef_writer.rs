@@ -114,7 +114,8 @@ impl Context {
         };
         let inline = |bytes: &Vec<u8>| Message::new().message(3, Message::new().bytes(1, bytes));
         let operation = Message::new()
-            .message(1, Message::new().number(1, 3))
+            // Trigger: none. HailoRT refuses an operation without one.
+            .message(1, Message::new().number(1, 3).message(3, Message::new()))
             .messages(2, self.ccws.iter().map(pointer))
             .messages(2, self.inline_ccws.iter().map(inline));
         let metadata = Message::new().text(1, "context").messages(2, self.edges.iter().map(Edge::message));
