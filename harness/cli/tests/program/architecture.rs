@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 const EDGES: [(&str, &[&str]); 11] = [
     ("fidelity-trace", &[]),
     ("fidelity-verdict", &["fidelity-trace"]),
-    ("fidelity-device", &["fidelity-trace"]),
+    ("fidelity-device", &["fidelity-hailort-sys", "fidelity-trace"]),
     ("fidelity-hef-writer", &[]),
     ("fidelity-hailort-sys", &[]),
     ("fidelity-references", &["fidelity-trace"]),
