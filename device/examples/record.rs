@@ -1,5 +1,6 @@
 //! Records a trace on a device, fed what a reference's trace was fed: `record WORKER HEF REFERENCE OUT [PREFILL_ROWS]`.
 //! `fidelity compare REFERENCE OUT` judges it.
+#![expect(clippy::print_stderr, reason = "a program")]
 
 use std::{env, error::Error, path::Path, process::ExitCode};
 

@@ -4,6 +4,8 @@
 mod failure;
 mod link;
 mod rows;
+mod settings;
+mod trace;
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,92 +13,24 @@ use std::{
     time::Duration,
 };
 
-use fidelity_trace::{
-    Arm, ArmKind, Capture, CheckpointIdentity, Manifest, PromptRecord, Recording, Request as Asked, Scope, Subject,
-    SubjectError, Taps, TraceWriter, WriteError, record,
-};
+use fidelity_trace::{Arm, ArmKind, Capture, Request as Asked, Scope, Subject, SubjectError};
 use serde_json::{Map, Value, json};
 
 pub use failure::{Attempts, Failure};
+pub use settings::{Patience, Settings};
+pub use trace::{Task, record_trace};
 
 use failure::{Budget, Remedy};
 use link::Link;
 use rows::Collected;
 
 use crate::{
-    session::{Deadlines, Geometry, Job, PrefillRows},
+    session::{Geometry, Job},
     worker::{Inventory, Open, Opened, PROTOCOL, Reply, Request},
 };
 
 /// A worker that was killed at the other end of `ssh` takes a moment to give the device back.
 const GIVES_BACK: Duration = Duration::from_secs(20);
-
-/// How long the worker may give no sign of life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Until it says hello: `ssh` may ask for a password.
-    pub start: Duration,
-    /// While it audits, sends the file to the device and configures it.
-    pub open: Duration,
-    /// Beyond a run's own deadline.
-    pub step: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { start: Duration::from_secs(60), open: Duration::from_secs(15 * 60), step: Duration::from_secs(60) }
-    }
-}
-
-/// Which device, which file, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// How to start the worker, in a shell's words.
-    pub command: String,
-    /// The file, on the worker's machine.
-    pub hef: String,
-    /// SHA-256 it must have.
-    pub sha256: Option<String>,
-    /// The device; any that is free where absent.
-    pub device: Option<String>,
-    /// How long to wait for another owner to leave.
-    pub wait: Duration,
-    /// Go on where the audit fails.
-    pub accept_failed_audit: bool,
-    /// Which rows of a prompt are computed.
-    pub prefill_rows: PrefillRows,
-    /// Ids that end a generation.
-    pub eos: Vec<u32>,
-    /// Ids of the checkpoint; logits after them are padding. All are taken where absent.
-    pub vocabulary: Option<usize>,
-    /// How long a run may take.
-    pub run: Deadlines,
-    /// How long the worker may give no sign of life.
-    pub patience: Patience,
-    /// How often is tried again.
-    pub attempts: Attempts,
-}
-
-impl Settings {
-    /// A file behind a worker, and the defaults.
-    #[must_use]
-    pub fn new(command: &str, hef: &str) -> Self {
-        Self {
-            command: command.into(),
-            hef: hef.into(),
-            sha256: None,
-            device: None,
-            wait: Duration::ZERO,
-            accept_failed_audit: false,
-            prefill_rows: PrefillRows::Last,
-            eos: Vec::new(),
-            vocabulary: None,
-            run: Deadlines::default(),
-            patience: Patience::default(),
-            attempts: Attempts::default(),
-        }
-    }
-}
 
 /// What is told to whoever watches: a worker that is started again, a wait.
 pub type Notes = Box<dyn Fn(&str) + Send + Sync>;
@@ -366,50 +300,4 @@ impl Subject for HailoArm {
         }
         Ok(())
     }
-}
-
-/// What to record on a device.
-pub struct Task<'a> {
-    /// The checkpoint that the file is said to be made of.
-    pub checkpoint: CheckpointIdentity,
-    /// The prompts.
-    pub prompts: Vec<PromptRecord>,
-    /// The reference's greedy ids by prompt.
-    pub continuations: &'a [Vec<u32>],
-    /// Scopes to run.
-    pub scopes: &'a [Scope],
-    /// How many ids to generate.
-    pub new_tokens: usize,
-    /// Called when prompts are done, with the number done so far.
-    pub on_prompt: &'a dyn Fn(usize),
-}
-
-/// Records a trace into `folder`; with `resume`, prompts that an earlier run finished are kept. Prompts that fail are recorded
-/// as failed and the others go on.
-///
-/// # Errors
-/// The trace cannot be written, or the one there is of something else.
-pub fn record_trace(arm: &HailoArm, task: Task<'_>, folder: &std::path::Path, resume: bool) -> Result<(), WriteError> {
-    let mut manifest = Manifest::new(arm.arm(), task.checkpoint);
-    manifest.prompts = task.prompts;
-    manifest.logits_step = arm.logits_step();
-    manifest.environment = arm.environment();
-    let scopes: Vec<_> = task.scopes.iter().map(|scope| scope.name()).collect();
-    let settings = json!({
-        "scopes": scopes,
-        "new_tokens": task.new_tokens,
-        "eos": arm.settings.eos,
-        "vocabulary": arm.settings.vocabulary,
-        "continuations": task.continuations,
-    });
-    manifest.other.insert("settings".into(), settings);
-    let writer = TraceWriter::open(folder, manifest, resume)?;
-    let recording = Recording {
-        scopes: task.scopes,
-        taps: &Taps::List(Vec::new()),
-        new_tokens: task.new_tokens,
-        continuations: Some(task.continuations),
-        on_prompt: task.on_prompt,
-    };
-    record(arm, &recording, writer)
 }
