@@ -73,7 +73,7 @@ fn looked_at(audit: &Audit) -> usize {
     audit.checks.iter().filter(|check| check.state != State::NotApplicable).count()
 }
 
-fn id(check: &Check) -> String {
+pub(crate) fn id(check: &Check) -> String {
     serde_json::to_value(check.id).ok().and_then(|id| id.as_str().map(ToOwned::to_owned)).unwrap_or_default()
 }
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     args::{HailoArgs, PromptArgs},
     arms::{Target, record_subject_fed},
+    audit_text::id,
     commands::audit::facts,
     error::CliError,
     inputs::Inputs,
@@ -137,7 +138,7 @@ fn audited(path: &Path, inputs: &Inputs, accept: bool) -> Result<Vec<String>, Cl
 }
 
 fn in_state(audit: &Audit, state: State) -> Vec<String> {
-    audit.in_state(state).map(|check| format!("{}: {}", check.id.name(), printable(&check.found))).collect()
+    audit.in_state(state).map(|check| format!("{}: {}", id(check), printable(&check.found))).collect()
 }
 
 /// Checks of the worker's audit that did not pass, as a note.

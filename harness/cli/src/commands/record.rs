@@ -8,11 +8,12 @@ use crate::{
     args::{RecordArgs, ReferenceArgs},
     arms::{ArmPlan, Target, continuations, record_emulator, record_reference, reference as make_reference},
     commands::run::{reference_scopes, refuse_total_failure},
+    device::Device,
     error::CliError,
+    hailo::Hailo,
     inputs::Inputs,
     output::print,
     progress::Progress,
-    replay::Device,
     run_folder::RunFolder,
 };
 
@@ -27,17 +28,29 @@ pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
     say(&trace, &folder)
 }
 
+/// An arm before it computes.
+enum Arm {
+    Emulator(ArmPlan),
+    Hailo(Hailo),
+}
+
 pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     let progress = Progress::new(args.output.quiet);
-    if let Device::Replay(trace) = Device::asked(&args.arm)? {
+    let device = Device::asked(&args.arm)?;
+    if let Device::Replay(trace) = device {
         return Err(CliError::RecordReplay { trace });
     }
     let given = args.reference.as_deref().map(Trace::open).transpose()?;
-    let inputs = match (&given, &args.reference) {
+    let mut inputs = match (&given, &args.reference) {
         (Some(trace), Some(path)) => inputs_of(trace, path, args, &progress)?,
         _ => Inputs::gather(&args.checkpoint, &args.prompts, &progress)?,
     };
-    let plan = ArmPlan::make(&args.arm, &inputs)?;
+    let arm = match device {
+        Device::Hailo => {
+            Arm::Hailo(Hailo::open(&args.arm.hailo, &args.prompts, &mut inputs, args.output.quiet, &progress)?)
+        }
+        Device::Emulator | Device::Replay(_) => Arm::Emulator(ArmPlan::make(&args.arm, &inputs)?),
+    };
     let reference = make_reference(&inputs, false)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
     let continuations = match &given {
@@ -53,10 +66,15 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
             continuations(&trace)
         }
     };
-    progress.say("calibrating");
-    let emulator = plan.emulator(&inputs, reference.decoder())?;
     let target = Target { folder: folder.path(), resume: args.output.resume, scopes: &inputs.scopes };
-    let trace = record_emulator(&emulator, &continuations, &inputs, &target, &progress)?;
+    let trace = match arm {
+        Arm::Emulator(plan) => {
+            progress.say("calibrating");
+            let emulator = plan.emulator(&inputs, reference.decoder())?;
+            record_emulator(&emulator, &continuations, &inputs, &target, &progress)?
+        }
+        Arm::Hailo(device) => device.record(&continuations, &inputs, &target, &progress)?,
+    };
     say(&trace, &folder)
 }
 
