@@ -27,7 +27,7 @@ impl Library for HailoRt {
     }
 
     fn open(&self, id: &str) -> Result<Box<dyn Device>, ChipError> {
-        let mut device = sys::Device::open(&OpenOptions { device_id: Some(id.to_owned()), group_id: None })?;
+        let device = sys::Device::open(&OpenOptions { device_id: Some(id.to_owned()), group_id: None })?;
         let info = device.info()?;
         let info = DeviceInfo {
             id: id.to_owned(),

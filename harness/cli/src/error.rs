@@ -67,10 +67,9 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Hailo(#[from] Box<Failure>),
     #[error(
-        "{path}: {count} checks of its audit against the checkpoint fail, the first: {first}; see `fidelity audit {path} --checkpoint …`, or run it \
-         nevertheless with --accept-failed-audit"
+        "{path} is not of this checkpoint: {first}; `fidelity audit` shows all, --accept-failed-audit runs it nevertheless"
     )]
-    AuditFails { path: String, count: usize, first: String },
+    AuditFails { path: String, first: String },
     #[error("--scopes: the HEF does not offer {scope}; it offers {offered}")]
     ScopeNotOffered { scope: &'static str, offered: String },
     #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]

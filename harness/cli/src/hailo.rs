@@ -3,7 +3,7 @@
 use std::{env, path::Path, time::Duration};
 
 use fidelity_device::{
-    audit::{Audit, State, audit},
+    audit::{Check, CheckId, Part, State, audit},
     hef::{Hef, HefError},
     supervisor::{HailoArm, Settings},
 };
@@ -60,7 +60,7 @@ impl Hailo {
         }
         let watch = move |line: &str| {
             if !quiet {
-                output::warn(&printable(line));
+                output::narrate(&format!("device: {}", printable(line)));
             }
         };
         let arm = HailoArm::open(settings, Box::new(watch)).map_err(Box::new)?;
@@ -117,28 +117,27 @@ pub(crate) fn worker_command(args: &HailoArgs) -> Result<String, CliError> {
     quoted(&on_path.ok_or(CliError::NoWorker)?)
 }
 
-/// What the file's audit against the checkpoint leaves open; refuses a file that is not of it.
+/// Holds the file against the checkpoint and refuses one that is not of it. What the worker's own audit looks at is left to it, and
+/// what matters only to a host that turns text into ids is said.
 fn audited(path: &Path, inputs: &Inputs, accept: bool) -> Result<Vec<String>, CliError> {
     let failed = |source: HefError| CliError::Hef { path: printable(&path.display().to_string()), source };
     let mut hef = Hef::open(path).map_err(failed)?;
     let mut facts = facts(&inputs.checkpoint, inputs.row.as_ref())?;
     let audit = audit(&mut hef, Some(&mut facts)).map_err(failed)?;
-    let wrong: Vec<String> = in_state(&audit, State::Fail);
-    match wrong.first() {
-        None => Ok(Vec::new()),
-        Some(_) if accept => {
-            Ok(wrong.into_iter().map(|check| format!("the audit of the HEF fails: {check}")).collect())
-        }
-        Some(first) => Err(CliError::AuditFails {
-            path: printable(&path.display().to_string()),
-            count: wrong.len(),
-            first: first.clone(),
-        }),
+    let failing = audit.in_state(State::Fail).filter(|check| check.part == Part::Checkpoint);
+    let of_text = |check: &&Check| matches!(check.id, CheckId::CheckpointTokenizer | CheckId::CheckpointBos);
+    let (text, wrong): (Vec<_>, Vec<_>) = failing.partition(of_text);
+    if let (Some(first), false) = (wrong.first(), accept) {
+        return Err(CliError::AuditFails { path: printable(&path.display().to_string()), first: said(first) });
     }
+    let wrong = wrong.into_iter().map(|check| format!("the HEF is not of this checkpoint: {}", said(check)));
+    let text =
+        text.into_iter().map(|check| format!("a host that feeds text would feed this HEF other ids: {}", said(check)));
+    Ok(wrong.chain(text).collect())
 }
 
-fn in_state(audit: &Audit, state: State) -> Vec<String> {
-    audit.in_state(state).map(|check| format!("{}: {}", id(check), printable(&check.found))).collect()
+fn said(check: &Check) -> String {
+    format!("{}: {}", id(check), printable(&check.found))
 }
 
 /// Checks of the worker's audit that did not pass, as a note.

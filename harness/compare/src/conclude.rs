@@ -99,7 +99,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         version: VERSION,
         verdict,
         reason: if excused(verdict, expected) { format!("{reason}; as expected") } else { reason },
-        exit_code: exit_code(verdict, expected, &header, &scopes).code(),
+        exit_code: exit_code(verdict, expected, &header).code(),
         notes: header.notes.into_iter().chain(notes).collect(),
         checkpoint: header.checkpoint,
         arms: header.arms,
@@ -191,23 +191,17 @@ fn excused(verdict: Outcome, expected: bool) -> bool {
     expected && matches!(verdict, Outcome::Degraded | Outcome::Broken)
 }
 
-fn exit_code(verdict: Outcome, expected: bool, header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> ExitCode {
+fn exit_code(verdict: Outcome, expected: bool, header: &Header) -> ExitCode {
     // Whatever was computed, a crash is no pass.
     let pass = if header.device_not_computed.failed > 0 { ExitCode::Device } else { ExitCode::Pass };
     match verdict {
         Outcome::Faithful => pass,
         Outcome::Degraded | Outcome::Broken if expected => pass,
         Outcome::Degraded | Outcome::Broken => ExitCode::FidelityFailure,
-        Outcome::Inconclusive if device_failed(header, scopes) => ExitCode::Device,
+        // The failure is why too little could be compared, or may be.
+        Outcome::Inconclusive if header.device_not_computed.failed > 0 => ExitCode::Device,
         Outcome::Inconclusive => ExitCode::Inconclusive,
     }
-}
-
-/// Nothing was compared, and the arm failed and computed no prompt.
-fn device_failed(header: &Header, scopes: &BTreeMap<Scope, ScopeResult>) -> bool {
-    let NotComputed { failed, skipped } = header.device_not_computed;
-    let nothing_compared = scopes.values().all(|scope| scope.coverage.rows_compared == 0);
-    nothing_compared && failed > 0 && failed + skipped >= header.prompts.len()
 }
 
 fn not_computed_notes(header: &Header) -> Vec<String> {

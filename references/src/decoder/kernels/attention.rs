@@ -1,6 +1,7 @@
 //! Attention of chunks computed together: every head of every chunk is a task.
 
 use candle_core::{Result, Tensor};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::{
@@ -94,25 +95,27 @@ pub(in super::super) fn patterns(scores: &Tensor, seen: &[bool]) -> Result<Tenso
     let contiguous = scores.contiguous()?;
     let values = Values::of(&contiguous)?;
     let mut pattern = vec![0.0; values.len()];
+    let arch = Arch::new();
     fill_rows(keys, &mut pattern, |index, pattern| {
         let scores = &values[index * keys..(index + 1) * keys];
         let row = index % rows;
-        softmax(scores, &seen[row * keys..(row + 1) * keys], pattern);
+        let seen = &seen[row * keys..(row + 1) * keys];
+        arch.dispatch(
+            #[inline(always)]
+            || softmax(scores, seen, pattern),
+        );
     });
     tensor(pattern, scores.shape())
 }
 
+#[inline(always)]
 fn softmax(scores: &[f32], seen: &[bool], pattern: &mut [f32]) {
-    let visible = || scores.iter().zip(seen).filter(|(_, seen)| **seen).map(|(score, _)| *score);
-    let largest = visible().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0_f64;
+    let visible = scores.iter().zip(seen).map(|(score, seen)| if *seen { *score } else { f32::NEG_INFINITY });
+    let largest = visible.fold(f32::NEG_INFINITY, f32::max);
     for ((to, score), seen) in pattern.iter_mut().zip(scores).zip(seen) {
-        if *seen {
-            *to = exponential(score - largest);
-            sum += f64::from(*to);
-        }
+        *to = if *seen { exponential(score - largest) } else { 0.0 };
     }
-    let sum = sum as f32;
+    let sum = pattern.iter().map(|value| f64::from(*value)).sum::<f64>() as f32;
     pattern.iter_mut().for_each(|value| *value /= sum);
 }
 

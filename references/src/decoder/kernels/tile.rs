@@ -128,22 +128,12 @@ impl<P: Panel> WithSimd for Block<'_, P> {
             for (block, panel) in panel.chunks(SUM_BLOCK * P::WIDTH).enumerate() {
                 let first = block * SUM_BLOCK;
                 let count = panel.len() / P::WIDTH;
-                let mut add = |row: usize, sums: &[[f32; PANEL]]| {
-                    for (row, sums) in (row..).zip(sums) {
-                        let y = &mut y[row * width + start..][..columns];
-                        match first {
-                            0 => y.copy_from_slice(&sums[..columns]),
-                            _ => y.iter_mut().zip(sums).for_each(|(y, sum)| *y += sum),
-                        }
-                        if let Some(bias) = bias.filter(|_| first + count == inputs) {
-                            y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
-                        }
-                    }
-                };
+                let bias = bias.filter(|_| first + count == inputs);
+                let mut y = Columns { y: &mut *y, width, start, count: columns, begins: first == 0, bias };
                 let x = Terms { turned: &turned, rows, largest, inputs, first, count };
                 match rows >= WORTH_WIDENING && P::widen(simd, panel, &mut floats) {
-                    true => x.times(simd, &floats[..count * PANEL], &mut add),
-                    false => x.times(simd, panel, &mut add),
+                    true => x.times(simd, &floats[..count * PANEL], &mut y),
+                    false => x.times(simd, panel, &mut y),
                 }
             }
         }
@@ -174,6 +164,34 @@ fn turned(x: &[f32], inputs: usize, rows: usize, largest: usize) -> Vec<f32> {
     turned
 }
 
+/// Columns `start..start + count` of `y` `[row, width]`.
+struct Columns<'a> {
+    y: &'a mut [f32],
+    width: usize,
+    start: usize,
+    count: usize,
+    /// What is there is written over, not added to.
+    begins: bool,
+    /// Added at the end.
+    bias: Option<&'a [f32]>,
+}
+
+impl Columns<'_> {
+    #[inline(always)]
+    fn add(&mut self, row: usize, sums: &[[f32; PANEL]]) {
+        for (row, sums) in (row..).zip(sums) {
+            let y = &mut self.y[row * self.width + self.start..][..self.count];
+            match self.begins {
+                true => y.copy_from_slice(&sums[..self.count]),
+                false => y.iter_mut().zip(sums).for_each(|(y, sum)| *y += sum),
+            }
+            if let Some(bias) = self.bias {
+                y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+            }
+        }
+    }
+}
+
 /// Inputs `first..first + count` of rows.
 struct Terms<'a> {
     turned: &'a [f32],
@@ -185,17 +203,17 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Gives the sums of tile after tile to `add`.
+    /// Adds the sums of tile after tile to `y`.
     #[inline(always)]
-    fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], add: &mut impl FnMut(usize, &[[f32; PANEL]])) {
+    fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], y: &mut Columns<'_>) {
         for (start, size) in tiles(self.rows, self.largest) {
             let x = &self.turned[start * self.inputs + self.first * size..][..self.count * size];
             match size {
-                12 => add(start, &tile::<S, P, 12>(simd, x, panel)),
-                6 => add(start, &tile::<S, P, 6>(simd, x, panel)),
-                4 => add(start, &tile::<S, P, 4>(simd, x, panel)),
-                2 => add(start, &tile::<S, P, 2>(simd, x, panel)),
-                _ => add(start, &tile::<S, P, 1>(simd, x, panel)),
+                12 => y.add(start, &tile::<S, P, 12>(simd, x, panel)),
+                6 => y.add(start, &tile::<S, P, 6>(simd, x, panel)),
+                4 => y.add(start, &tile::<S, P, 4>(simd, x, panel)),
+                2 => y.add(start, &tile::<S, P, 2>(simd, x, panel)),
+                _ => y.add(start, &tile::<S, P, 1>(simd, x, panel)),
             }
         }
     }

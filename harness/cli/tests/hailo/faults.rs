@@ -1,0 +1,51 @@
+//! What the chip computes wrongly is no pass.
+
+use fidelity_mock_soc::{Fault, HefOptions};
+
+use crate::{Bench, prompts};
+
+/// The worst verdict, and that of each scope.
+#[track_caller]
+fn judged(fault: Fault, scopes: &[(&str, &str)]) {
+    let bench = Bench::at_fault(&HefOptions::precise(8, 48), fault);
+    bench.desk.write("prompts.jsonl", &prompts(&[17, 21, 30, 40]));
+    let verdict = bench.verdict(&["--prompts", "prompts.jsonl", "--prefill-rows", "6", "--new-tokens", "24"], 1);
+    for (scope, expected) in scopes {
+        assert_eq!(&verdict["scopes"][scope]["verdict"], expected, "{fault:?} {scope}: {}", verdict["reason"]);
+    }
+}
+
+#[test]
+fn a_cache_that_tbt_reads_otherwise_shows_in_tbt_alone() {
+    judged(Fault::CacheLayout, &[("prefill", "faithful"), ("tbt", "broken"), ("tbt_self", "faithful")]);
+}
+
+#[test]
+fn a_ring_that_does_not_move_is_broken() {
+    judged(Fault::OffsetNotAdvanced, &[("prefill", "broken"), ("tbt", "broken"), ("tbt_self", "faithful")]);
+}
+
+#[test]
+fn a_ring_that_wraps_wrongly_is_not_faithful_past_its_end() {
+    judged(Fault::RingWrap, &[("prefill", "faithful")]);
+}
+
+#[test]
+fn an_inverted_mask_is_broken() {
+    judged(Fault::MaskInverted, &[("prefill", "broken"), ("tbt", "broken")]);
+}
+
+#[test]
+fn a_wrong_sign_of_theta_is_broken() {
+    judged(Fault::ThetaSign, &[("prefill", "broken"), ("tbt", "broken")]);
+}
+
+#[test]
+fn tables_tiled_twice_are_broken() {
+    judged(Fault::RopeTiledTwice, &[("prefill", "broken"), ("tbt", "broken")]);
+}
+
+#[test]
+fn shards_in_another_order_are_broken() {
+    judged(Fault::ShardsSwapped, &[("prefill", "broken"), ("tbt", "broken"), ("tbt_self", "broken")]);
+}
