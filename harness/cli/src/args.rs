@@ -89,9 +89,13 @@ pub(crate) struct ArmArgs {
     /// Inject a fault: NAME or NAME@BLOCK; may be repeated.
     #[arg(long, value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
-    /// Prompts that activation ranges come from: a file or a built-in set [default: the checkpoint's].
-    #[arg(long, value_name = "FILE")]
+    /// What activation ranges come from: a file of prompts or a built-in set; `prompts` for the checkpoint's own; `uniform` or
+    /// `normal` for values drawn in the place of their embeddings [default: prompts].
+    #[arg(long, value_name = "FILE|prompts|uniform|normal")]
     pub(crate) calibration: Option<String>,
+    /// A TOML file that maps a compiler's layer names, as a recipe may use them, to layers: conv1 = "blocks.0.q_proj".
+    #[arg(long, value_name = "FILE")]
+    pub(crate) layer_names: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError};
-use fidelity_emulator::{EmulatorError, RecipeError};
+use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
 use fidelity_trace::{FaultError, PromptError, RegistryError, Scope, TapsError, TraceError, WriteError};
@@ -25,6 +25,8 @@ pub(crate) enum CliError {
     Fault(#[from] FaultError),
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+    #[error(transparent)]
+    LayerNames(#[from] LayerNamesError),
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
     #[error(transparent)]
@@ -113,7 +115,8 @@ impl CliError {
             | Self::Taps(_)
             | Self::Fault(_)
             | Self::Recipe(_)
-            | Self::Emulator(_)
+            | Self::LayerNames(_)
+            | Self::Emulator(EmulatorError::Checkpoint(_) | EmulatorError::Range { .. })
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
@@ -143,6 +146,7 @@ impl CliError {
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
+            Self::Emulator(EmulatorError::Calibration(_)) => ExitCode::Device,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

@@ -10,6 +10,7 @@ mod inputs;
 mod judge;
 mod output;
 mod progress;
+mod recipe_text;
 mod reference_cache;
 mod replay;
 mod resources;

@@ -9,6 +9,7 @@
 
 mod agreement;
 mod bootstrap;
+mod calibration;
 mod conclude;
 mod first_bad;
 mod generated;

@@ -1,0 +1,85 @@
+//! Whether the values that a quantised arm met are those that its ranges were calibrated for.
+
+use std::collections::BTreeMap;
+
+use fidelity_trace::{OutsideRange, Scope, Site};
+
+/// A mismatch is named where more than this share of a site's values lies outside …
+const SHARE: f64 = 0.001;
+/// … or one of them farther outside than the range is wide.
+const WIDTHS: f64 = 1.0;
+
+/// What lies outside in a scope, over all prompts.
+pub(crate) fn outside_range(
+    scope: Scope,
+    prompts: &[BTreeMap<Scope, BTreeMap<Site, OutsideRange>>],
+) -> BTreeMap<Site, OutsideRange> {
+    let mut all: BTreeMap<Site, OutsideRange> = BTreeMap::new();
+    for (site, more) in prompts.iter().filter_map(|prompt| prompt.get(&scope)).flatten() {
+        let so_far = all.entry(*site).or_default();
+        *so_far = OutsideRange {
+            values: so_far.values.saturating_add(more.values),
+            outside: so_far.outside.saturating_add(more.outside),
+            widths: so_far.widths.max(more.widths),
+        };
+    }
+    all
+}
+
+/// The note `calibration_range`, where values do not fit their ranges. `tbt_self` is a probe that no calibration sees.
+pub(crate) fn note(scope: Scope, sites: &BTreeMap<Site, OutsideRange>) -> Option<String> {
+    let share = |range: &OutsideRange| range.outside as f64 / range.values.max(1) as f64;
+    let misfits: Vec<_> = sites.iter().filter(|(_, range)| share(range) > SHARE || range.widths > WIDTHS).collect();
+    let worst = |by: &dyn Fn(&OutsideRange) -> f64| misfits.iter().max_by(|a, b| by(a.1).total_cmp(&by(b.1))).copied();
+    let (most, farthest) = worst(&share).zip(worst(&|range| range.widths)).filter(|_| scope != Scope::TbtSelf)?;
+    Some(format!(
+        "calibration_range: in {scope}, values of {} do not fit the ranges that the calibration gave: most at {} ({} outside), \
+         farthest at {} ({:.2} range widths); the ranges were calibrated on another distribution",
+        if misfits.len() == 1 { "1 site".to_owned() } else { format!("{} sites", misfits.len()) },
+        most.0,
+        percent(share(most.1)),
+        farthest.0,
+        farthest.1.widths,
+    ))
+}
+
+/// A share above 0 never prints as 0.
+fn percent(share: f64) -> String {
+    if share < 1e-4 { "below 0.01 %".to_owned() } else { format!("{:.2} %", share * 100.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fidelity_trace::BlockSite;
+
+    use super::*;
+
+    const ACT: Site = Site::Block(3, BlockSite::Act);
+
+    fn counted(outside: u64, widths: f64) -> BTreeMap<Site, OutsideRange> {
+        let prompt = |outside| {
+            let range = OutsideRange { values: 10_000, outside, widths };
+            BTreeMap::from([(Scope::Base, BTreeMap::from([(ACT, range)]))])
+        };
+        outside_range(Scope::Base, &[prompt(outside), BTreeMap::new(), prompt(0)])
+    }
+
+    #[test]
+    fn counts_of_prompts_add_up() {
+        assert_eq!(counted(30, 0.5)[&ACT], OutsideRange { values: 20_000, outside: 30, widths: 0.5 });
+        assert!(outside_range(Scope::Tbt, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_mismatch_is_named_and_a_few_values_just_outside_are_none() {
+        assert_eq!(note(Scope::Base, &counted(20, 0.9)), None);
+        let note = note(Scope::Base, &counted(500, 0.9)).expect("a mismatch");
+        assert!(note.starts_with("calibration_range: in base, values of 1 site"), "{note}");
+        assert!(
+            note.contains("most at blocks.3.act (2.50 % outside), farthest at blocks.3.act (0.90 range widths)"),
+            "{note}"
+        );
+        assert!(super::note(Scope::Base, &counted(1, 1.5)).is_some());
+        assert_eq!(super::note(Scope::TbtSelf, &counted(500, 9.0)), None);
+    }
+}
