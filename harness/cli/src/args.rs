@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make a trace of dumps of another tool (npz, npy, safetensors).
     Import(ImportArgs),
+    /// Show what the activations of a checkpoint look like to a quantiser: ranges, outliers, massive activations, attention sinks.
+    Profile(ProfileArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
@@ -213,6 +215,30 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) offline: bool,
     /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    /// Prompts: a file (text lines or JSON lines) or a built-in set [default: the checkpoint's].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompts: Option<String>,
+    /// One prompt; may be repeated.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
+    pub(crate) prompt: Vec<String>,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print profile.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
+        Command::Profile(profile) => commands::profile::profile(profile),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

@@ -37,6 +37,7 @@ impl Device {
             ("--recipe", asked.recipe.is_some()),
             ("--fault", !asked.fault.is_empty()),
             ("--calibration", asked.calibration.is_some()),
+            ("--layer-names", asked.layer_names.is_some()),
         ];
         match flags.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(CliError::NotForReplay { flag }),
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     fn asked(device: &str) -> ArmArgs {
-        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None }
+        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None, layer_names: None }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fidelity_trace::{OutsideRange, Scope, Site};
 
-/// A mismatch is named where more than this share of a site's values lies outside …
+/// A site's values do not fit its range where more than this share of them lies outside …
 const SHARE: f64 = 0.001;
 /// … or one of them farther outside than the range is wide.
 const WIDTHS: f64 = 1.0;
@@ -26,16 +26,23 @@ pub(crate) fn outside_range(
     all
 }
 
-/// The note `calibration_range`, where values do not fit their ranges. `tbt_self` is a probe that no calibration sees.
-pub(crate) fn note(scope: Scope, sites: &BTreeMap<Site, OutsideRange>) -> Option<String> {
+/// Says where values do not fit their ranges. `calibration_range` names it as a mismatch of the calibration: the first such
+/// site does not stand behind the first bad one, so that the arm's own error explains nothing there. `tbt_self` is a probe that
+/// no calibration sees.
+pub(crate) fn note(scope: Scope, sites: &BTreeMap<Site, OutsideRange>, first_bad: Option<Site>) -> Option<String> {
     let share = |range: &OutsideRange| range.outside as f64 / range.values.max(1) as f64;
     let misfits: Vec<_> = sites.iter().filter(|(_, range)| share(range) > SHARE || range.widths > WIDTHS).collect();
+    let (first, _) = misfits.first().filter(|_| scope != Scope::TbtSelf)?;
     let worst = |by: &dyn Fn(&OutsideRange) -> f64| misfits.iter().max_by(|a, b| by(a.1).total_cmp(&by(b.1))).copied();
-    let (most, farthest) = worst(&share).zip(worst(&|range| range.widths)).filter(|_| scope != Scope::TbtSelf)?;
+    let (most, farthest) = worst(&share).zip(worst(&|range| range.widths))?;
+    let (name, meaning) = match first_bad.is_some_and(|bad| bad < **first) {
+        true => ("", "the arm is wrong before the first of them, which may be why"),
+        false => ("calibration_range: ", "the ranges were calibrated on other values than those of these prompts"),
+    };
+    let sites = if misfits.len() == 1 { "1 site".to_owned() } else { format!("{} sites", misfits.len()) };
     Some(format!(
-        "calibration_range: in {scope}, values of {} do not fit the ranges that the calibration gave: most at {} ({} outside), \
-         farthest at {} ({:.2} range widths); the ranges were calibrated on another distribution",
-        if misfits.len() == 1 { "1 site".to_owned() } else { format!("{} sites", misfits.len()) },
+        "{name}in {scope}, values of {sites} do not fit their calibrated ranges: first {first}, most at {} ({} outside), farthest at \
+         {} ({:.2} range widths); {meaning}",
         most.0,
         percent(share(most.1)),
         farthest.0,
@@ -72,14 +79,19 @@ mod tests {
 
     #[test]
     fn a_mismatch_is_named_and_a_few_values_just_outside_are_none() {
-        assert_eq!(note(Scope::Base, &counted(20, 0.9)), None);
-        let note = note(Scope::Base, &counted(500, 0.9)).expect("a mismatch");
-        assert!(note.starts_with("calibration_range: in base, values of 1 site"), "{note}");
-        assert!(
-            note.contains("most at blocks.3.act (2.50 % outside), farthest at blocks.3.act (0.90 range widths)"),
-            "{note}"
-        );
-        assert!(super::note(Scope::Base, &counted(1, 1.5)).is_some());
-        assert_eq!(super::note(Scope::TbtSelf, &counted(500, 9.0)), None);
+        assert_eq!(note(Scope::Base, &counted(20, 0.9), None), None);
+        let named = note(Scope::Base, &counted(500, 0.9), Some(ACT)).expect("a mismatch");
+        assert!(named.starts_with("calibration_range: in base, values of 1 site do not fit"), "{named}");
+        let where_ = "most at blocks.3.act (2.50 % outside), farthest at blocks.3.act (0.90 range widths)";
+        assert!(named.contains(where_), "{named}");
+        assert!(note(Scope::Base, &counted(1, 1.5), None).is_some_and(|note| note.starts_with("calibration_range")));
+        assert_eq!(note(Scope::TbtSelf, &counted(500, 9.0), None), None);
+    }
+
+    #[test]
+    fn what_an_arm_that_is_wrong_already_clips_is_not_blamed_on_the_calibration() {
+        let before = Site::Block(3, BlockSite::Up);
+        let note = note(Scope::Base, &counted(500, 0.9), Some(before)).expect("said");
+        assert!(note.starts_with("in base, values of 1 site") && note.ends_with("which may be why"), "{note}");
     }
 }

@@ -89,8 +89,9 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
             prompts.iter().map(|prompt| prompt.scopes.get(&scope).unwrap_or(&absent)).collect();
         notes.extend(scope_notes(scope, &of_scope));
         let outside_range = calibration::outside_range(scope, &header.outside_range);
-        notes.extend(calibration::note(scope, &outside_range));
-        scopes.insert(scope, ScopeResult { outside_range, ..conclude_scope(&header, &of_scope, &resamples) });
+        let concluded = conclude_scope(&header, &of_scope, &resamples);
+        notes.extend(calibration::note(scope, &outside_range, concluded.first_bad_site));
+        scopes.insert(scope, ScopeResult { outside_range, ..concluded });
     }
     notes.extend(
         scopes_lost(&prompts).map(|scope| format!("the arm holds no {scope}, which the reference does: not compared")),

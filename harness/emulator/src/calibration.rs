@@ -112,11 +112,22 @@ impl Calibration {
     }
 }
 
-/// Runs the set through a float network once, as many prompts together as the reference runs. `basis` is the network's own.
+/// Runs the set through a checkpoint's float32 network once, as many prompts together as the reference runs, and keeps what
+/// `plan` needs.
 ///
 /// # Errors
 /// Out of memory.
-pub(crate) fn calibrate(decoder: &Decoder, set: &CalibrationSet, plan: &Plan, basis: &Basis) -> Result<Calibration> {
+pub fn calibrate(decoder: &Decoder, set: &CalibrationSet, plan: &Plan) -> Result<Calibration> {
+    calibrate_prepared(decoder, set, plan, &Basis::default())
+}
+
+/// The same for a network whose weights were prepared, in its own basis.
+pub(crate) fn calibrate_prepared(
+    decoder: &Decoder,
+    set: &CalibrationSet,
+    plan: &Plan,
+    basis: &Basis,
+) -> Result<Calibration> {
     let means_of = plan.bias_corrected.iter().filter_map(|site| reads(*site)).collect();
     let random = ChaCha8Rng::seed_from_u64(SEED);
     let mut seen = Seen { calibration: Calibration::default(), plan, means_of, set, random, basis };

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::{
     Calibration, CalibrationSet, Grid, Plan, Recipe,
     basis::Basis,
-    calibration::calibrate,
+    calibration::{calibrate, calibrate_prepared},
     preparation::{EqualisingFactors, Preparation},
     quantiser::{Quantiser, SiteGrid},
 };
@@ -82,9 +82,9 @@ impl Emulator {
             // What the grids are for is the network as it will compute, before it is quantised.
             let preparation = Preparation::new(&plan, a, factors.clone(), None);
             let prepared = checkpoint.transformed_decoder(&preparation)?;
-            calibrate(&prepared, &set, &plan, &preparation.into_basis())
+            calibrate_prepared(&prepared, &set, &plan, &preparation.into_basis())
         } else {
-            calibrate(float32, &set, &plan, &Basis::default())
+            calibrate(float32, &set, &plan)
         };
         let calibration = calibration.map_err(EmulatorError::Calibration)?;
         let grids = grids(&plan, &calibration)?;

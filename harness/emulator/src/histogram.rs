@@ -60,6 +60,22 @@ impl Histogram {
     }
 }
 
+impl Histogram {
+    /// The magnitude below which `percent` of all magnitudes lie, to 1.6 %. `None` of no values.
+    #[must_use]
+    pub fn magnitude_percentile(&self, percent: f64) -> Option<f32> {
+        let last = self.total.checked_sub(1)?;
+        let rank = (percent / 100.0 * last as f64).round() as u64;
+        let mut before = 0;
+        let half = BINS / 2;
+        let found = (0..half).find(|offset| {
+            before += self.counts[half + offset] + self.counts[half - 1 - offset];
+            before > rank
+        });
+        found.map(|offset| middle(half + offset))
+    }
+}
+
 /// Bins ascend as values do.
 const fn bin(value: f32) -> usize {
     let bits = value.to_bits() >> DROPPED_BITS;
@@ -92,6 +108,10 @@ mod tests {
         for (percent, expected) in [(0.0, -500.0), (10.0, -400.0), (99.0, 490.0), (100.0, 500.0_f32)] {
             let found = histogram.percentile(percent).expect("counted");
             assert!((found - expected).abs() <= 0.016 * expected.abs(), "{percent} %: {found}");
+        }
+        for (percent, expected) in [(50.0, 250.0), (100.0, 500.0_f32)] {
+            let found = histogram.magnitude_percentile(percent).expect("counted");
+            assert!((found - expected).abs() <= 0.016 * expected, "{percent} %: {found}");
         }
     }
 

@@ -15,10 +15,11 @@ mod rotation;
 mod values;
 mod weights;
 
-pub use calibration::{Calibration, CalibrationSet, Distribution};
+pub use calibration::{Calibration, CalibrationSet, Distribution, calibrate};
 pub use emulator::{Emulator, EmulatorError};
 pub use grid::{Beyond, Grid};
 pub use histogram::Histogram;
 pub use recipe::{Fault as RecipeFault, LayerNames, LayerNamesError, Plan, Precision, Recipe, RecipeError, WeightGrid};
 pub use rotation::Rotation;
+pub use values::with_values;
 pub use weights::quantise_rows;

@@ -5,8 +5,11 @@ use candle_core::{Device, Result, Storage, Tensor, bail};
 /// Values that one task works on.
 pub(crate) const TASK: usize = 1 << 14;
 
-/// Calls `work` with the values of a float32 tensor, row-major.
-pub(crate) fn with_values<T>(tensor: &Tensor, work: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
+/// Calls `work` with the values of a float32 tensor, row-major, without a copy where they lie so.
+///
+/// # Errors
+/// Another dtype, or an error of `work`.
+pub fn with_values<T>(tensor: &Tensor, work: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
     let contiguous = tensor.contiguous()?;
     let (storage, layout) = contiguous.storage_and_layout();
     match (&*storage, layout.contiguous_offsets()) {

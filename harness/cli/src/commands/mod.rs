@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod run;
