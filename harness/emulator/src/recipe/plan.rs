@@ -24,6 +24,9 @@ const INNARDS: &str = "what norms, softmax, RoPE and activation functions round 
 /// Bits of codes in which a host feeds the embedding's rows.
 const EMBEDDING_BITS: u32 = 16;
 
+/// Of what hands on what it is given, the embedding's codes among it.
+const HANDED_ON: Precision = Precision { writes: EMBEDDING_BITS, ..Precision::DEFAULT };
+
 /// How a weight is quantised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightGrid {
@@ -107,8 +110,9 @@ fn decide(
     let at_first =
         Decided { precision: Precision::DEFAULT, group: None, clipping: None, equalised: false, bias_corrected: false };
     let of = |layer: &Layer| match layer.kind {
-        Kind::Embedding => {
-            Decided { precision: Precision { writes: EMBEDDING_BITS, ..Precision::DEFAULT }, ..at_first }
+        // What only hands on changes nothing until a line says so.
+        Kind::Embedding | Kind::KCache | Kind::VCache | Kind::FinalSlice => {
+            Decided { precision: HANDED_ON, ..at_first }
         }
         _ => at_first,
     };
@@ -187,7 +191,7 @@ impl Plan {
                 let at_site = self.activations.entry(site).or_insert(bits);
                 *at_site = (*at_site).min(bits);
                 let mode = decided.precision.to_string();
-                if !self.precisions.contains(&mode) {
+                if decided.precision != HANDED_ON && !self.precisions.contains(&mode) {
                     self.precisions.push(mode);
                 }
             }

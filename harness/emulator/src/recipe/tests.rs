@@ -79,6 +79,14 @@ fn the_cache_has_its_own_precision() {
 }
 
 #[test]
+fn what_only_hands_on_changes_nothing_until_a_line_says_so() {
+    let plan = planned("quantization_param([k_proj, final_norm, lm_head], precision_mode=a16_w8)");
+    assert_eq!((bits(&plan, BlockSite::K), bits(&plan, BlockSite::V)), (16, 8));
+    assert_eq!(plan.activations[&Site::FinalNorm], 16);
+    assert_eq!(plan.precisions, ["a8_w8", "a16_w8"]);
+}
+
+#[test]
 fn what_is_known_and_not_emulated_is_said_and_what_is_switched_off_is_not() {
     let plan = planned(
         "pre_quantization_optimization(smart_softmax_stats, force_zero_centered=True)\n\
@@ -153,7 +161,7 @@ fn what_is_not_understood_is_refused_where_it_stands() {
     );
     starts("quantization_param({*}, precision_mode='a8_w8)", "r.alls:1:40: a string begins with '");
     starts("# nothing\n", "r.alls:1:1: the script holds no command");
-    starts("a = [a]\nquantization_param(a, precision_mode=a8_w8)", "r.alls:1:6: lists are nested deeper than 16");
+    starts("a = [a]\nquantization_param(a, precision_mode=a8_w8)", "r.alls:1:5: lists are nested deeper than 16");
     starts(&"[".repeat(100), "r.alls:1:1: expected a command or a name");
     starts(&format!("a = {}", "[".repeat(100)), "r.alls:1:21: lists are nested deeper");
     starts("quantization_param(\u{7}, precision_mode=a8_w8)", "r.alls:1:20: `\\u{7}` has no place");
