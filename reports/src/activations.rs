@@ -20,7 +20,7 @@ pub fn activations_terminal(profile: &ActivationProfile, style: Style) -> String
     let mut text = labelled("checkpoint  ", &checkpoint_name(&profile.checkpoint), style);
     let size = format!("{} prompts, {} tokens, float32 reference", profile.prompts.len(), profile.tokens);
     text += &labelled("activations ", &size, style);
-    text += "\nBy kind of site, the block whose median row a grid of 8 bits hurts most (SQNR, dB)\n";
+    text += "\nBy kind of site, the block whose median row 8 bits hurt most (SQNR, dB)\n";
     let columns = [
         ("site", Align::Left),
         ("block", Align::Right),
@@ -102,7 +102,7 @@ fn massive(profile: &ActivationProfile, style: Style) -> String {
     let more = profile.massive.len().saturating_sub(MOST_SHOWN);
     let more = if more > 0 { format!("  {more} more in massive.csv\n") } else { String::new() };
     format!(
-        "\nMassive activations: channels at least 100 × the median magnitude of their site\n{}{more}",
+        "\nMassive activations: channels at least 100 × the median of their site\n{}{more}",
         table(&columns, &rows, style)
     )
 }
