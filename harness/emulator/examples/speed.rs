@@ -1,7 +1,8 @@
 //! What emulation costs, in passes of the float32 reference over the same prompts, measured in turns in one run.
 //!
-//! `speed FOLDER PROMPTS.txt RECIPE.alls REPEATS`: prefill of at most 16 prompts with logits kept, by the reference and by the
-//! emulator, and the calibration on the same prompts. Prints the median seconds of each and their ratios to the reference's.
+//! `speed FOLDER PROMPTS.txt RECIPE.alls REPEATS NEW_TOKENS`: at most 16 prompts are prefilled, logits kept, and continued by so
+//! many ids, by the reference and by the emulator; the calibration runs on the same prompts. Prints the median seconds of each and
+//! their ratios to the reference's.
 
 use std::{env, error::Error, fs, io::Write, path::Path, time::Instant};
 
@@ -11,8 +12,8 @@ use fidelity_trace::{BosConvention, Capture, Request, Scope, Subject, Taps};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [folder, prompts, recipe, repeats] = arguments.as_slice() else {
-        return Err("usage: speed FOLDER PROMPTS.txt RECIPE.alls REPEATS".into());
+    let [folder, prompts, recipe, repeats, new_tokens] = arguments.as_slice() else {
+        return Err("usage: speed FOLDER PROMPTS.txt RECIPE.alls REPEATS NEW_TOKENS".into());
     };
     let checkpoint = Checkpoint::open(Path::new(folder), "speed")?;
     let texts = fs::read_to_string(prompts)?;
@@ -28,13 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let emulator = Emulator::quantised(&checkpoint, &recipe, plan.clone(), &float32, &set)?;
     let making = begun.elapsed().as_secs_f64();
     let reference = Reference::without_noise(float32);
+    let new_tokens = new_tokens.parse()?;
     let mut seconds = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..repeats.parse()? {
-        seconds[0].push(pass(&reference, &set.prompts)?);
+        seconds[0].push(pass(&reference, &set.prompts, new_tokens)?);
         let begun = Instant::now();
         calibrate(reference.decoder(), &set, &plan)?;
         seconds[1].push(begun.elapsed().as_secs_f64());
-        seconds[2].push(pass(&emulator, &set.prompts)?);
+        seconds[2].push(pass(&emulator, &set.prompts, new_tokens)?);
     }
     let [float, calibration, emulated] = seconds.map(|mut seconds| {
         seconds.sort_by(f64::total_cmp);
@@ -51,8 +53,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn pass(subject: &impl Subject, prompts: &[Vec<u32>]) -> Result<f64, Box<dyn Error>> {
-    let request = |token_ids| Request { token_ids, scopes: &[Scope::Prefill], continuation: Some(&[]), new_tokens: 0 };
+fn pass(subject: &impl Subject, prompts: &[Vec<u32>], new_tokens: usize) -> Result<f64, Box<dyn Error>> {
+    let request = |token_ids| Request {
+        token_ids,
+        scopes: &[Scope::Prefill, Scope::TbtFree],
+        continuation: Some(&[]),
+        new_tokens,
+    };
     let requests: Vec<_> = prompts.iter().map(|prompt| request(prompt.as_slice())).collect();
     let mut captures = vec![Capture::new(Taps::List(Vec::new())); prompts.len()];
     let begun = Instant::now();

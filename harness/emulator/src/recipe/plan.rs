@@ -117,7 +117,7 @@ fn decide(
         _ => at_first,
     };
     let mut decided: Vec<Decided> = layers.iter().map(of).collect();
-    let mut groups = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<bool>> = BTreeMap::new();
     let all = Spanned { value: Value::Glob("*".to_owned()), span: 0..0 };
     for setting in settings {
         let selection = Selection { architecture: a, layers, names, groups: &groups, sparse };
@@ -128,7 +128,8 @@ fn decide(
         };
         match setting {
             Setting::Group { name, layers } => {
-                groups.insert(name.clone(), layers.clone());
+                let members = selection.of(layers)?;
+                groups.insert(name.clone(), members);
             }
             Setting::Precision { layers: selector, mode, weight_group } => {
                 if let Some(group) = weight_group {

@@ -12,16 +12,13 @@ use super::{
     script::{Spanned, Value},
 };
 
-/// Groups in groups deeper than this are refused: one that holds itself is.
-const DEEPEST: usize = 16;
-
 /// Layers of a network by name.
 pub(crate) struct Selection<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) layers: &'a [Layer],
     pub(crate) names: &'a LayerNames,
-    /// `name = [layers]` of the script so far.
-    pub(crate) groups: &'a BTreeMap<String, Spanned<Value>>,
+    /// `name = [layers]` of the script so far: whether each layer is in it.
+    pub(crate) groups: &'a BTreeMap<String, Vec<bool>>,
     /// Kernels with more than 90 % zeros are asked about.
     pub(crate) sparse: bool,
 }
@@ -30,18 +27,18 @@ impl Selection<'_> {
     /// Whether each layer is meant.
     pub(crate) fn of(&self, selector: &Spanned<Value>) -> Result<Vec<bool>, Problem> {
         let mut selected = vec![false; self.layers.len()];
-        self.add(selector, &mut selected, 0)?;
+        self.add(selector, &mut selected)?;
         Ok(selected)
     }
 
-    fn add(&self, selector: &Spanned<Value>, selected: &mut [bool], depth: usize) -> Result<(), Problem> {
-        if depth > DEEPEST {
-            return Err(Fault::Nested { deepest: DEEPEST }.at(selector.span.clone()));
-        }
+    fn add(&self, selector: &Spanned<Value>, selected: &mut [bool]) -> Result<(), Problem> {
         match &selector.value {
-            Value::List(values) => values.iter().try_for_each(|value| self.add(value, selected, depth + 1)),
+            Value::List(values) => values.iter().try_for_each(|value| self.add(value, selected)),
             Value::Word(name) => match self.groups.get(name) {
-                Some(group) => self.add(group, selected, depth + 1),
+                Some(group) => {
+                    selected.iter_mut().zip(group).for_each(|(selected, member)| *selected |= member);
+                    Ok(())
+                }
                 None => self.add_named(name, selector, selected),
             },
             Value::Glob(pattern) => match Role::named(pattern) {

@@ -161,7 +161,7 @@ fn what_is_not_understood_is_refused_where_it_stands() {
     );
     starts("quantization_param({*}, precision_mode='a8_w8)", "r.alls:1:40: a string begins with '");
     starts("# nothing\n", "r.alls:1:1: the script holds no command");
-    starts("a = [a]\nquantization_param(a, precision_mode=a8_w8)", "r.alls:1:5: lists are nested deeper than 16");
+    starts("a = [a]\nquantization_param(a, precision_mode=a8_w8)", "r.alls:1:6: `a` is not a layer");
     starts(&"[".repeat(100), "r.alls:1:1: expected a command or a name");
     starts(&format!("a = {}", "[".repeat(100)), "r.alls:1:21: lists are nested deeper");
     starts("quantization_param(\u{7}, precision_mode=a8_w8)", "r.alls:1:20: `\\u{7}` has no place");
