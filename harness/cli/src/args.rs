@@ -85,7 +85,8 @@ pub(crate) struct ArmArgs {
     /// The arm to judge: emulator, or replay=TRACE for a stored trace in its place.
     #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
     pub(crate) device: String,
-    /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8].
+    /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8]. With another
+    /// device, an emulator of it runs beside: what the recipe costs and what the device adds [default: none does].
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: Option<String>,
     /// Inject a fault: NAME or NAME@BLOCK; may be repeated.

@@ -3,6 +3,7 @@
 mod args;
 mod arms;
 mod audit_text;
+mod beside;
 mod check_text;
 mod commands;
 mod error;

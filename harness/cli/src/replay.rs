@@ -33,11 +33,13 @@ impl Device {
             Some(("replay", trace)) => trace,
             _ => return Err(CliError::Device(asked.device.clone())),
         };
+        // A recipe is that of an emulator beside the trace.
+        let recipe = asked.recipe.as_deref();
         let flags = [
-            ("--recipe", asked.recipe.is_some()),
+            ("--recipe none", recipe == Some("none")),
             ("--fault", !asked.fault.is_empty()),
-            ("--calibration", asked.calibration.is_some()),
-            ("--layer-names", asked.layer_names.is_some()),
+            ("--calibration without --recipe", asked.calibration.is_some() && recipe.is_none()),
+            ("--layer-names without --recipe", asked.layer_names.is_some() && recipe.is_none()),
         ];
         match flags.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(CliError::NotForReplay { flag }),
@@ -272,8 +274,9 @@ mod tests {
         for wrong in ["", "hailo", "replay", "replay=", "emulator=x", "Replay=x"] {
             assert!(Device::asked(&asked(wrong)).is_err(), "{wrong}");
         }
-        let recipe = ArmArgs { recipe: Some("a8w8".into()), ..asked("replay=x") };
-        assert!(matches!(Device::asked(&recipe), Err(CliError::NotForReplay { flag: "--recipe" })));
+        let recipe = |name: &str| ArmArgs { recipe: Some(name.into()), ..asked("replay=x") };
+        assert!(Device::asked(&recipe("a8w8")).is_ok());
+        assert!(matches!(Device::asked(&recipe("none")), Err(CliError::NotForReplay { flag: "--recipe none" })));
     }
 
     #[test]

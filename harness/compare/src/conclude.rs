@@ -116,6 +116,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         scopes,
         generated: header.generated,
         prompts: header.prompts,
+        attribution: None,
     }
 }
 

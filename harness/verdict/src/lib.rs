@@ -4,6 +4,7 @@
 //! schema. This crate must not know how a number was computed nor how it will be shown.
 
 mod activations;
+mod attribution;
 mod estimate;
 mod exit_code;
 mod outcome;
@@ -16,6 +17,7 @@ pub use activations::{
     ActivationProfile, AttentionSink, ChannelPeak, MagnitudePercentiles, MassiveActivation, NormInput, PROFILE_FORMAT,
     PROFILE_VERSION, Peak, SiteActivations, Sqnr,
 };
+pub use attribution::{Attribution, ScopeAttribution};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
 pub use outcome::{Agreement, Outcome};

@@ -291,5 +291,6 @@ fn frame(size: Size) -> Verdict {
         scopes: BTreeMap::new(),
         generated: None,
         prompts: (0..size.prompts).map(|index| prompt(index, size)).collect(),
+        attribution: None,
     }
 }

@@ -23,7 +23,11 @@ fn a_profile_has_every_site_and_its_tables() {
     // 257 times finer steps.
     assert!((sixteen - eight - 20.0 * 257.0_f64.log10()).abs() < 1e-6, "{eight} {sixteen}");
     let html = std::fs::read_to_string(desk.path("p/profile.html")).expect("there");
-    assert!(html.matches("<svg").count() == 10 && !html.contains("href=") && !html.contains("src="), "{}", html.matches("<svg").count());
+    assert!(
+        html.matches("<svg").count() == 10 && !html.contains("href=") && !html.contains("src="),
+        "{}",
+        html.matches("<svg").count()
+    );
     let lines = |name: &str| std::fs::read_to_string(desk.path(name)).expect("there").lines().count();
     assert_eq!((lines("p/sites.csv"), lines("p/sinks.csv")), (4 * 15 + 3 + 1, 5));
     assert!(lines("p/positions.csv") > 63 * 20 && lines("p/channels.csv") > 500 && lines("p/massive.csv") >= 1);
