@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::{
     Architecture, CheckpointError, Decoder, Embedding, Output, Pooling, Snapshot, Tokenizer, WeightFiles, WeightKind,
-    bert_heads, config, demo,
+    WeightTransform, bert_heads, config,
+    decoder::EachWeight,
+    demo,
     gguf::Gguf,
     second_opinion::{NoOpinion, SecondOpinion},
     weights::read_bounded,
@@ -210,7 +212,7 @@ impl Checkpoint {
         Ok(Embedding::new(weights, [self.architecture.vocabulary, self.architecture.hidden]))
     }
 
-    /// Reads the weights into a float32 decoder; `transform` sees every tensor on the way.
+    /// Reads the weights into a float32 decoder; `transform` sees every tensor that the files hold, on the way.
     ///
     /// # Errors
     /// A tensor is missing, left over, or does not fit the architecture.
@@ -218,11 +220,19 @@ impl Checkpoint {
         &self,
         transform: &dyn Fn(WeightKind, candle_core::Tensor) -> candle_core::Result<candle_core::Tensor>,
     ) -> Result<Decoder, CheckpointError> {
+        self.transformed_decoder(&EachWeight(transform))
+    }
+
+    /// The same for a transform that may also give a projection a bias.
+    ///
+    /// # Errors
+    /// As those of [`Checkpoint::decoder`].
+    pub fn transformed_decoder(&self, transform: &dyn WeightTransform) -> Result<Decoder, CheckpointError> {
         let mut weights = self.files.weights()?;
         if self.architecture.tied_head {
             weights.tie_head();
         }
-        let decoder = Decoder::load(&mut weights, &self.architecture, transform)?;
+        let decoder = Decoder::transformed(&mut weights, &self.architecture, transform)?;
         weights.finish()?;
         Ok(decoder)
     }

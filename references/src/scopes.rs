@@ -108,10 +108,10 @@ struct Chain<'a, 'b> {
 impl Instrument for Chain<'_, '_> {
     fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
         let tensor = self.first.at(site, part, tensor)?;
-        match &mut self.then {
-            Some(taps) => taps.at(site, part, tensor),
-            None => Ok(tensor),
+        if let Some(taps) = self.then.as_mut().filter(|taps| taps.wants(site)) {
+            taps.at(site, part, self.first.tapped(site, &tensor)?)?;
         }
+        Ok(tensor)
     }
 }
 
@@ -228,6 +228,7 @@ impl Run<'_, '_> {
             feeds.push(Feed { chunk, cache: cached.then_some(cache) });
         }
         let then = scope.map(|scope| TapCollector { scope, chunks });
+        self.numerics.begin(scope);
         let mut chain = Chain { first: self.numerics, then };
         let last = self.decoder.forward_together(&mut feeds, self.wiring, &mut chain)?;
         Ok(last.iter().map(|row| greedy(row)).collect())

@@ -49,9 +49,16 @@ pub(crate) struct TappedChunk<'a> {
     pub(crate) layout: KeyLayout<'a>,
 }
 
+impl TapCollector<'_> {
+    /// Whether any capture keeps this site.
+    pub(crate) fn wants(&self, site: Site) -> bool {
+        self.chunks.iter().any(|chunk| chunk.capture.wants(site))
+    }
+}
+
 impl Instrument for TapCollector<'_> {
     fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
-        if self.chunks.iter().any(|chunk| chunk.capture.wants(site)) {
+        if self.wants(site) {
             let starts: Vec<usize> = self
                 .chunks
                 .iter()

@@ -127,7 +127,7 @@ fn arm(index: usize, verdict: &Verdict, folders: &[String], scope: Option<(Scope
     ]
 }
 
-fn lines<const N: usize>(header: &[&str; N], records: impl Iterator<Item = [String; N]>) -> String {
+pub(crate) fn lines<const N: usize>(header: &[&str; N], records: impl Iterator<Item = [String; N]>) -> String {
     let mut writer = Writer::from_writer(Vec::new());
     let all_written = "writing to memory cannot fail, and every record has N cells";
     writer.write_record(header).expect(all_written);
@@ -212,6 +212,6 @@ const fn agreement(agreement: Option<Agreement>) -> &'static str {
 }
 
 /// Text from outside, which no spreadsheet shall take for a formula.
-fn outside_text(text: &str) -> String {
+pub(crate) fn outside_text(text: &str) -> String {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{text}") } else { text.to_owned() }
 }

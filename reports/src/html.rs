@@ -3,6 +3,7 @@
 //! Everything from outside goes through the template's escaping; only our own SVG, which holds nothing but numbers, site
 //! and scope names, is put in as it is.
 
+mod activations;
 mod arms;
 mod axes;
 mod curves;
@@ -11,11 +12,11 @@ mod page;
 mod plot;
 mod scope;
 
-use fidelity_verdict::Verdict;
+use fidelity_verdict::{ActivationProfile, Verdict};
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
 use serde::Serialize;
 
-use self::{arms::ArmsPage, page::Page};
+use self::{activations::ActivationsPage, arms::ArmsPage, page::Page};
 use crate::{ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
@@ -34,11 +35,20 @@ pub fn arms_html(arms: &ArmReports<'_>, reproduce: &str) -> Result<String, Repor
     render("arms.html", ArmsPage::of(arms, reproduce))
 }
 
+/// The charts of an activation profile on a page of their own.
+///
+/// # Errors
+/// The template does not fit its data or a chart cannot be drawn: a fault of ours.
+pub fn activations_html(profile: &ActivationProfile) -> Result<String, ReportError> {
+    render("activations.html", ActivationsPage::of(profile)?)
+}
+
 fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_template("report.css", include_str!("../templates/report.css"))?;
     environment.add_template("report.html", include_str!("../templates/report.html"))?;
+    environment.add_template("activations.html", include_str!("../templates/activations.html"))?;
     environment.add_template("arms.html", include_str!("../templates/arms.html"))?;
     Ok(environment.get_template(template)?.render(Serde(page))?)
 }

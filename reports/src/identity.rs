@@ -41,6 +41,8 @@ pub(crate) fn is_injected(deviation: &Deviation) -> bool {
 /// What was done to an arm's computation, in words.
 pub(crate) fn deviation(deviation: &Deviation) -> String {
     let mut parameters = deviation.parameters.clone();
+    // A note says it in full.
+    parameters.remove("not_emulated");
     let block = parameters.remove("block").map_or_else(String::new, |block| format!(" in block {}", plain(&block)));
     let others: Vec<_> = sorted(&parameters).map(|(name, value)| format!("{name} {}", plain(value))).collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
@@ -108,6 +110,7 @@ mod tests {
             recipe_sha256: "0123456789abcdef".repeat(4),
             calibration: "16 prompts".into(),
             ranges_sha256: "7c1f".into(),
+            not_emulated: vec!["quarot".into()],
         });
         let text = "emulation: quantisation (calibration 16 prompts, ranges_sha256 7c1f, recipe w8a16, recipe_sha256 0123456789ab)";
         assert_eq!(deviation(&recipe), text);

@@ -3,6 +3,7 @@
 //! Everything is made from the [`Verdict`] alone: this crate must not know traces, devices or metrics and computes no
 //! number, it only formats those it is given.
 
+mod activations;
 mod arms;
 mod csv;
 mod generated;
@@ -21,12 +22,16 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::Verdict;
+use fidelity_verdict::{ActivationProfile, Verdict};
 
 pub use crate::{
+    activations::{
+        activation_channels_csv, activation_positions_csv, activation_sites_csv, activations_terminal, massive_csv,
+        sinks_csv,
+    },
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
-    html::{arms_html, html},
+    html::{activations_html, arms_html, html},
     json::json,
     numbers::magnitude,
     terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
@@ -86,6 +91,23 @@ pub fn write_arms(folder: &Path, arms: &ArmReports<'_>, reproduce: &str) -> Resu
         .iter()
         .zip(arms.folders)
         .try_for_each(|(verdict, own)| write_all(&folder.join(own), verdict, reproduce))?;
+    write(folder, files)
+}
+
+/// Writes `profile.json`, `profile.html` and the tables of an activation profile into `folder`, which is created if needed.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_activations(folder: &Path, profile: &ActivationProfile) -> Result<(), ReportError> {
+    let files = [
+        ("profile.json", serde_json::to_string(profile)? + "\n"),
+        ("profile.html", activations_html(profile)?),
+        ("sites.csv", activation_sites_csv(profile)),
+        ("positions.csv", activation_positions_csv(profile)),
+        ("channels.csv", activation_channels_csv(profile)),
+        ("massive.csv", massive_csv(profile)),
+        ("sinks.csv", sinks_csv(profile)),
+    ];
     write(folder, files)
 }
 

@@ -114,6 +114,7 @@ fn record(index: usize, prompt: &ImportPrompt) -> PromptRecord {
         status: Status::Skipped,
         error: None,
         sha256: None,
+        outside_range: BTreeMap::new(),
         other: Detail::new(),
     }
 }

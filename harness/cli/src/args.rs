@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make a trace of dumps of another tool (npz, npy, safetensors).
     Import(ImportArgs),
+    /// Show what the activations of a checkpoint look like to a quantiser: ranges, outliers, massive activations, attention sinks.
+    Profile(ProfileArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
@@ -90,15 +92,20 @@ pub(crate) struct ArmArgs {
     /// The arm to judge: emulator; hailo, a compiled model on a device; replay=TRACE, a stored trace.
     #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
     pub(crate) device: String,
-    /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8].
+    /// The recipe to emulate: a name or an .alls file; `none` for float32 [default: the checkpoint's, else a16w8]. With another
+    /// device, an emulator of it runs beside: what the recipe costs and what the device adds [default: none does].
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: Option<String>,
     /// Inject a fault: NAME or NAME@BLOCK; may be repeated.
     #[arg(long, value_name = "FAULT")]
     pub(crate) fault: Vec<String>,
-    /// Prompts that activation ranges come from: a file or a built-in set [default: the checkpoint's].
-    #[arg(long, value_name = "FILE")]
+    /// What activation ranges come from: a file of prompts or a built-in set; `prompts` for the checkpoint's own; `uniform` or
+    /// `normal` for values drawn in the place of their embeddings [default: prompts].
+    #[arg(long, value_name = "FILE|prompts|uniform|normal")]
     pub(crate) calibration: Option<String>,
+    /// A TOML file that maps a compiler's layer names, as a recipe may use them, to layers: conv1 = "blocks.0.q_proj".
+    #[arg(long, value_name = "FILE")]
+    pub(crate) layer_names: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) hailo: HailoArgs,
 }
@@ -244,6 +251,30 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) offline: bool,
     /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    /// Prompts: a file (text lines or JSON lines) or a built-in set [default: the checkpoint's].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompts: Option<String>,
+    /// One prompt; may be repeated.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts")]
+    pub(crate) prompt: Vec<String>,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print profile.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
 }

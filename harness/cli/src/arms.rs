@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fidelity_emulator::{Emulator, Recipe, calibrate};
+use fidelity_emulator::{CalibrationSet, Emulator, LayerNames, Plan, Recipe};
 use fidelity_references::{Decoder, Reference};
 use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ pub(crate) struct ArmPlan {
 
 struct Quantisation {
     recipe: Recipe,
-    calibration_origin: String,
-    calibration_prompts: Vec<Vec<u32>>,
+    plan: Plan,
+    calibration: CalibrationSet,
 }
 
 impl ArmPlan {
@@ -35,7 +35,7 @@ impl ArmPlan {
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
         let quantisation = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
             "none" => None,
-            name => Some(Quantisation::make(name, asked.calibration.as_deref(), inputs)?),
+            name => Some(Quantisation::make(name, asked, inputs)?),
         };
         Ok(Self { quantisation, faults })
     }
@@ -44,10 +44,8 @@ impl ArmPlan {
     pub(crate) fn emulator(self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
         let emulator = match self.quantisation {
             None => Emulator::float32(&inputs.checkpoint)?,
-            Some(Quantisation { recipe, calibration_origin, calibration_prompts }) => {
-                let ranges = calibrate(float32, &calibration_prompts, inputs.jobs)
-                    .map_err(|source| CliError::Compute { what: "the calibration", source })?;
-                Emulator::quantised(&inputs.checkpoint, recipe, &ranges, &calibration_origin)?
+            Some(Quantisation { recipe, plan, calibration }) => {
+                Emulator::quantised(&inputs.checkpoint, &recipe, plan, float32, &calibration)?
             }
         };
         Ok(emulator.with_faults(self.faults))
@@ -55,11 +53,16 @@ impl ArmPlan {
 }
 
 impl Quantisation {
-    fn make(recipe: &str, calibration: Option<&str>, inputs: &Inputs) -> Result<Self, CliError> {
+    fn make(recipe: &str, asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
         let resource = resources::recipe(recipe)?;
         let recipe = Recipe::parse(&resource.text, &resource.name, &resource.origin)?;
-        let (calibration_origin, calibration_prompts) = inputs.calibration(calibration)?;
-        Ok(Self { recipe, calibration_origin, calibration_prompts })
+        let names = match &asked.layer_names {
+            Some(file) => LayerNames::parse(&resources::read(file)?, &file.display().to_string())?,
+            None => LayerNames::default(),
+        };
+        let plan = recipe.plan(inputs.checkpoint.architecture(), &names)?;
+        let calibration = inputs.calibration(asked.calibration.as_deref())?;
+        Ok(Self { recipe, plan, calibration })
     }
 }
 

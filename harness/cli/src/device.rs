@@ -23,10 +23,13 @@ impl Device {
             _ => return Err(CliError::Device(asked.device.clone())),
         };
         let hailo = &asked.hailo;
+        // A recipe is that of an emulator beside the device.
+        let recipe = asked.recipe.as_deref();
         let of_emulator = [
-            ("--recipe", asked.recipe.is_some()),
+            ("--recipe none", recipe == Some("none")),
             ("--fault", !asked.fault.is_empty()),
-            ("--calibration", asked.calibration.is_some()),
+            ("--calibration without --recipe", asked.calibration.is_some() && recipe.is_none()),
+            ("--layer-names without --recipe", asked.layer_names.is_some() && recipe.is_none()),
         ];
         let of_hailo = [
             ("--hef", hailo.hef.is_some()),
@@ -66,7 +69,7 @@ mod tests {
 
     fn asked(device: &str) -> ArmArgs {
         let hailo = HailoArgs::default();
-        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None, hailo }
+        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None, layer_names: None, hailo }
     }
 
     #[test]
@@ -81,14 +84,18 @@ mod tests {
 
     #[test]
     fn flags_of_another_arm_are_refused() {
-        let recipe = |device| ArmArgs { recipe: Some("a8w8".into()), ..asked(device) };
-        let hef =
-            |device| ArmArgs { hailo: HailoArgs { hef: Some("x".into()), ..HailoArgs::default() }, ..asked(device) };
-        for (device, recipe_goes, hef_goes) in
+        let with = |device, recipe: Option<&str>, fault: &[&str], hef: Option<&str>| {
+            let hailo = HailoArgs { hef: hef.map(Into::into), ..HailoArgs::default() };
+            let fault = fault.iter().map(ToString::to_string).collect();
+            Device::asked(&ArmArgs { recipe: recipe.map(Into::into), fault, hailo, ..asked(device) }).is_ok()
+        };
+        for (device, fault_goes, hef_goes) in
             [("emulator", true, false), ("hailo", false, true), ("replay=x", false, false)]
         {
-            assert_eq!(Device::asked(&recipe(device)).is_ok(), recipe_goes, "{device}");
-            assert_eq!(Device::asked(&hef(device)).is_ok(), hef_goes, "{device}");
+            assert!(with(device, Some("a8w8"), &[], None), "{device}");
+            assert_eq!(with(device, Some("none"), &[], None), device == "emulator", "{device}");
+            assert_eq!(with(device, None, &["gqa_tile"], None), fault_goes, "{device}");
+            assert_eq!(with(device, None, &[], Some("x")), hef_goes, "{device}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a run on a device needs: findings, each with its remedy.
 
 use fidelity_device::{
+    chip::Status,
     hef::Description,
     worker::{DeviceState, Inventory},
 };
@@ -17,6 +18,8 @@ pub(crate) enum State {
     /// A run on a device cannot go well.
     Missing,
 }
+
+const IN_USE: &str = "wait for it with --wait, or end its owner";
 
 /// One line of the doctor's.
 #[derive(Debug, Serialize)]
@@ -112,11 +115,10 @@ fn devices(inventory: &Inventory) -> Vec<Line> {
             }
             DeviceState::InUse(pid) => {
                 let owner = pid.map_or_else(|| "another process".to_owned(), |pid| format!("pid {pid}"));
-                Line::warning(
-                    "devices",
-                    format!("{id}: in use by {owner}"),
-                    "wait for it with --wait, or end its owner",
-                )
+                Line::warning("devices", format!("{id}: in use by {owner}"), IN_USE)
+            }
+            DeviceState::Failed(error) if error.status == Status::DEVICE_IN_USE => {
+                Line::warning("devices", format!("{id}: in use by another program"), IN_USE)
             }
             DeviceState::Failed(error) => {
                 let found = format!("{id}: {}", printable(&error.to_string()));
@@ -124,7 +126,11 @@ fn devices(inventory: &Inventory) -> Vec<Line> {
             }
         }
     };
-    inventory.devices.iter().map(of).collect()
+    let mut lines: Vec<Line> = inventory.devices.iter().map(of).collect();
+    if !inventory.devices.iter().any(|(_, state)| matches!(state, DeviceState::Free(_))) {
+        lines.push(Line::missing("devices", "none is free", IN_USE));
+    }
+    lines
 }
 
 /// Major and minor number of a version.
@@ -211,7 +217,9 @@ mod tests {
             "5.1.1, but HailoRT is 5.2.0",
         );
         said(|it| it.rivals.push(("hailo-ollama".into(), 7)), State::Warning, "hailo-ollama runs (pid 7)");
-        said(|it| it.devices[0].1 = DeviceState::InUse(Some(42)), State::Warning, "in use by pid 42");
+        let busy = wrong(|it| it.devices[0].1 = DeviceState::InUse(Some(42)));
+        assert_eq!(busy[0], (State::Warning, "0000:01:00.0: in use by pid 42".into()));
+        assert_eq!(busy[1], (State::Missing, "none is free".into()));
         let headers =
             |it: &mut Inventory| it.versions = Some(Versions { library: "5.2.0".into(), headers: "5.1.0".into() });
         said(headers, State::Missing, "built against the headers of 5.1.0");
@@ -220,7 +228,9 @@ mod tests {
                 ChipError { status: Status::COMMUNICATION_CLOSED, step: "while opening".into(), detail: String::new() };
             it.devices[0].1 = DeviceState::Failed(error);
         };
-        said(failed, State::Missing, "0000:01:00.0");
+        let failed = wrong(failed);
+        assert!(failed.iter().all(|(state, _)| *state == State::Missing), "{failed:?}");
+        assert!(failed[0].1.contains("COMMUNICATION_CLOSED"), "{failed:?}");
         let firmware = |it: &mut Inventory| {
             if let DeviceState::Free(info) = &mut it.devices[0].1 {
                 info.firmware = "5.0.1".into();

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
-use fidelity_emulator::{EmulatorError, RecipeError};
+use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
 use fidelity_trace::{FaultError, PromptError, RegistryError, Scope, TapsError, TraceError, WriteError};
@@ -25,6 +25,8 @@ pub(crate) enum CliError {
     Fault(#[from] FaultError),
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+    #[error(transparent)]
+    LayerNames(#[from] LayerNamesError),
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
     #[error(transparent)]
@@ -55,7 +57,7 @@ pub(crate) enum CliError {
     Device(String),
     #[error("--device: `{0}` names no trace; write replay=TRACE with the folder of a stored trace")]
     NoReplayTrace(String),
-    #[error("{flag} does not go with --device {device}: it is for another arm; drop it")]
+    #[error("{flag} does not go with --device {device}; drop it")]
     ForAnotherDevice { flag: &'static str, device: &'static str },
     #[error("--device hailo needs the compiled model: give --hef FILE, a path on the worker's machine")]
     NoHef,
@@ -70,6 +72,10 @@ pub(crate) enum CliError {
         "{path} is not of this checkpoint: {first}; `fidelity audit` shows all, --accept-failed-audit runs it nevertheless"
     )]
     AuditFails { path: String, first: String },
+    #[error(
+        "{trace}: its reference attends to {found}, the device to the last {keys} tokens (its KV-cache); record the reference on the way, or generate less"
+    )]
+    OtherKeys { trace: PathBuf, found: String, keys: u32 },
     #[error("--scopes: the HEF does not offer {scope}; it offers {offered}")]
     ScopeNotOffered { scope: &'static str, offered: String },
     #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]
@@ -128,7 +134,8 @@ impl CliError {
             | Self::Taps(_)
             | Self::Fault(_)
             | Self::Recipe(_)
-            | Self::Emulator(_)
+            | Self::LayerNames(_)
+            | Self::Emulator(EmulatorError::Checkpoint(_) | EmulatorError::Range { .. })
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
@@ -143,6 +150,7 @@ impl CliError {
             | Self::NoWorker
             | Self::AuditFails { .. }
             | Self::ScopeNotOffered { .. }
+            | Self::OtherKeys { .. }
             | Self::RecordReplay { .. }
             | Self::UnfitTrace { .. }
             | Self::NoTokenizer
@@ -163,6 +171,7 @@ impl CliError {
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
+            Self::Emulator(EmulatorError::Calibration(_)) => ExitCode::Device,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

@@ -1,16 +1,18 @@
 //! A compiled model on a device, behind its worker.
 
-use std::{env, path::Path, time::Duration};
+use std::{env, fs::File, io::Read, path::Path, time::Duration};
 
 use fidelity_device::{
     audit::{Check, CheckId, Part, State, audit},
     hef::{Hef, HefError},
+    session::{Feeding, Geometry},
     supervisor::{HailoArm, Settings},
 };
 use fidelity_reports::printable;
-use fidelity_trace::{Scope, Taps, Trace};
+use fidelity_trace::{PromptRecord, Scope, Taps, Trace, hex};
 use fidelity_verdict::Verdict;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::{
     args::{HailoArgs, PromptArgs},
@@ -41,13 +43,17 @@ impl Hailo {
         let hef = args.hef.as_deref().ok_or(CliError::NoHef)?;
         let command = worker_command(args)?;
         let mut notes = Vec::new();
+        let mut settings = Settings::new(&command, hef);
         if Path::new(hef).is_file() {
             progress.say("auditing the HEF");
             notes.extend(audited(Path::new(hef), inputs, args.accept_failed_audit)?);
+            // The worker's file may be another of that name.
+            settings.sha256 = Some(sha256(Path::new(hef))?);
+        } else {
+            notes.push("the HEF is not on this machine: it was not held against the checkpoint".to_owned());
         }
         progress.say("opening the device");
         let architecture = inputs.checkpoint.architecture();
-        let mut settings = Settings::new(&command, hef);
         settings.device.clone_from(&args.device_id);
         settings.wait = Duration::from_secs(args.wait.unwrap_or(0));
         settings.accept_failed_audit = args.accept_failed_audit;
@@ -65,7 +71,7 @@ impl Hailo {
         };
         let arm = HailoArm::open(settings, Box::new(watch)).map_err(Box::new)?;
         fit_scopes(arm.scopes(), asked, inputs)?;
-        notes.extend(fit_length(arm.geometry().cache_length, inputs)?);
+        notes.extend(fit_length(arm.geometry(), inputs)?);
         // Nothing else leaves a compiled model.
         if asked.taps == "default" {
             inputs.taps = Taps::List(Vec::new());
@@ -89,8 +95,11 @@ impl Hailo {
 
     /// What whoever reads the verdict must know of the file.
     pub(crate) fn sign(&self, verdict: &mut Verdict) {
-        verdict.notes.extend(self.notes.iter().cloned());
-        verdict.notes.extend(unsettled(self.arm.audit()));
+        verdict.notes.extend(self.notes());
+    }
+
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
+        self.notes.iter().cloned().chain(unsettled(self.arm.audit()))
     }
 }
 
@@ -136,6 +145,18 @@ fn audited(path: &Path, inputs: &Inputs, accept: bool) -> Result<Vec<String>, Cl
     Ok(wrong.chain(text).collect())
 }
 
+fn sha256(path: &Path) -> Result<String, CliError> {
+    let failed = |source| CliError::Read { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok(hex(&hasher.finalize())),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
 fn said(check: &Check) -> String {
     format!("{}: {}", id(check), printable(&check.found))
 }
@@ -171,20 +192,26 @@ fn fit_scopes(offered: &[Scope], asked: &PromptArgs, inputs: &mut Inputs) -> Res
 }
 
 /// A prompt must fit into the ring. Where generation goes round it, the reference sees no more keys than the ring has.
-fn fit_length(cache: usize, inputs: &mut Inputs) -> Result<Option<String>, CliError> {
-    if let Some(prompt) = inputs.prompts.iter().find(|prompt| prompt.token_ids.len() > cache) {
+fn fit_length(geometry: &Geometry, inputs: &mut Inputs) -> Result<Option<String>, CliError> {
+    let cache = geometry.cache_length;
+    let steps = inputs.scopes.iter().any(|scope| matches!(scope, Scope::Tbt | Scope::TbtFree | Scope::TbtSelf));
+    // The last generated id is never fed.
+    let generated = if steps { inputs.new_tokens.saturating_sub(1) } else { 0 };
+    let reach = |prompt: &PromptRecord| prompt.token_ids.len() + generated;
+    // Without steps of one token every chunk feeds earlier rows again, which then see less than they did.
+    let goes_round = geometry.feeding == Feeding::PrefillAndTbt;
+    let too_long = |prompt: &&PromptRecord| prompt.token_ids.len() > cache || (!goes_round && reach(prompt) > cache);
+    if let Some(prompt) = inputs.prompts.iter().find(too_long) {
         return Err(CliError::PromptTooLong {
             prompt: prompt.id.clone(),
             found: prompt.token_ids.len(),
-            generated: String::new(),
-            limit_name: "what the HEF holds (its KV-cache)",
+            generated: if generated > 0 { format!(" and is fed {generated} more") } else { String::new() },
+            limit_name: "what the HEF holds",
             limit: cache,
-            remedy: "",
+            remedy: if generated > 0 { " or --new-tokens" } else { "" },
         });
     }
-    // The last generated id is never fed.
-    let fed = |length: usize| length + inputs.new_tokens.saturating_sub(1);
-    if inputs.prompts.iter().all(|prompt| fed(prompt.token_ids.len()) <= cache) {
+    if inputs.prompts.iter().all(|prompt| reach(prompt) <= cache) {
         return Ok(None);
     }
     inputs.limit_keys(cache as u32);

@@ -1,5 +1,8 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
+use std::collections::BTreeMap;
+
+use fidelity_emulator::{CalibrationSet, Distribution};
 use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
     BosConvention, CheckpointRow, Network, Prompt, PromptRecord, Scope, Site, Source, Status, Taps, prompts_from_texts,
@@ -137,10 +140,17 @@ impl Inputs {
         Ok(())
     }
 
-    /// Ids of the calibration prompts, and where they come from.
-    pub(crate) fn calibration(&self, asked: Option<&str>) -> Result<(String, Vec<Vec<u32>>), CliError> {
+    /// What the emulator is calibrated on: the checkpoint's own calibration prompts unless others are asked for, or values drawn
+    /// in the place of their embeddings.
+    pub(crate) fn calibration(&self, asked: Option<&str>) -> Result<CalibrationSet, CliError> {
+        let (file, distribution) = match asked {
+            None | Some("prompts") => (None, Distribution::Prompts),
+            Some("uniform") => (None, Distribution::Uniform),
+            Some("normal") => (None, Distribution::Normal),
+            Some(file) => (Some(file), Distribution::Prompts),
+        };
         let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
-        let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
+        let (resource, prompts) = resources::prompts("--calibration", file.or(of_row).unwrap_or("calibration"))?;
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
         let longest = self.checkpoint.architecture().longest_sequence();
         for prompt in &prompts {
@@ -156,7 +166,8 @@ impl Inputs {
                 });
             }
         }
-        Ok((resource.origin, prompts.into_iter().map(|prompt| prompt.token_ids).collect()))
+        let prompts = prompts.into_iter().map(|prompt| prompt.token_ids).collect();
+        Ok(CalibrationSet { origin: resource.origin, prompts, distribution })
     }
 }
 
@@ -274,6 +285,7 @@ fn unrecorded(index: usize, prompt: &PromptRecord) -> PromptRecord {
         status: Status::Skipped,
         error: None,
         sha256: None,
+        outside_range: BTreeMap::new(),
         other: serde_json::Map::new(),
         ..prompt.clone()
     }
@@ -305,6 +317,7 @@ pub(crate) fn tokenised(
             status: Status::Skipped,
             error: None,
             sha256: None,
+            outside_range: BTreeMap::new(),
             other: serde_json::Map::new(),
         })
     });

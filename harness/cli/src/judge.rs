@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fidelity_compare::{Header, NotComputed, PromptComparison, PromptSettings, compare_prompt, conclude, generated};
 use fidelity_references::{Decoder, Tokenizer, local_blocks};
-use fidelity_trace::{ArmKind, CheckpointRow, Manifest, PromptRecord, Scope, Status, Trace, in_parallel};
+use fidelity_trace::{ArmKind, CheckpointRow, Deviation, Manifest, PromptRecord, Scope, Status, Trace, in_parallel};
 use fidelity_verdict::{ArmIdentity, Arms, Generated, PromptResult, Thresholds, Verdict};
 
 use crate::error::CliError;
@@ -54,6 +54,7 @@ pub(crate) fn judge(reference: &Trace, device: &Trace, helpers: &Helpers<'_>) ->
         notes: notes(ours, its),
         noise_floor: ours.noise_floor.clone(),
         prompts: pairs.iter().map(|pair| prompt_result(pair, its)).collect(),
+        outside_range: its.prompts.iter().map(|prompt| prompt.outside_range.clone()).collect(),
         reference_not_computed: NotComputed::count(pairs.iter().map(|pair| pair.record.status)),
         device_not_computed: NotComputed::count(pairs.iter().map(|pair| statuses(its, pair.device))),
         generated: generations(&pairs, its, &thresholds, helpers.tokenizer),
@@ -137,6 +138,10 @@ fn notes(ours: &Manifest, its: &Manifest) -> Vec<String> {
         if !manifest.complete {
             notes.push(format!("the {whose}'s trace is not complete: its recording was cut short"));
         }
+    }
+    let not_emulated: Vec<&str> = its.deviations.iter().flat_map(Deviation::not_emulated).collect();
+    if !not_emulated.is_empty() {
+        notes.push(format!("not emulated: {}", not_emulated.join(", ")));
     }
     if ours.noise_floor.is_empty() {
         notes.push("the reference did not measure its noise floor; exact equality counts as noise 0".to_owned());

@@ -3,6 +3,7 @@
 mod args;
 mod arms;
 mod audit_text;
+mod beside;
 mod check_text;
 mod commands;
 mod device;
@@ -13,6 +14,7 @@ mod inputs;
 mod judge;
 mod output;
 mod progress;
+mod recipe_text;
 mod reference_cache;
 mod replay;
 mod resources;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
+        Command::Profile(profile) => commands::profile::profile(profile),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

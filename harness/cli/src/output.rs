@@ -9,7 +9,7 @@ use std::{
 use fidelity_reports::{ArmReports, Style, arms_line, arms_terminal, terminal, verdict_line};
 use fidelity_verdict::Verdict;
 
-use crate::error::CliError;
+use crate::{error::CliError, recipe_text};
 
 /// How a verdict is said.
 #[derive(Clone, Copy)]
@@ -54,8 +54,12 @@ pub(crate) fn say_arms(arms: &ArmReports<'_>, form: Form, report: Option<&Path>)
 }
 
 pub(crate) fn style() -> Style {
-    let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = stdout().is_terminal() && wants_colour();
     Style { colour, ..Style::default() }
+}
+
+fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes to standard output; a reader that went away is no error of ours.
@@ -72,5 +76,8 @@ pub(crate) fn warn(text: &str) {
 }
 
 pub(crate) fn complain(error: &CliError) {
-    narrate(&format!("error: {error}"));
+    match error {
+        CliError::Recipe(error) => narrate(&recipe_text::drawn(error, stderr().is_terminal() && wants_colour())),
+        other => narrate(&format!("error: {other}")),
+    }
 }

@@ -16,7 +16,10 @@ const PROMPTS: [(&str, &str); 4] = [
     ("demo-calibration", include_str!("../../../prompts/demo-calibration.txt")),
 ];
 
-const RECIPES: [(&str, &str); 3] = [
+const RECIPES: [(&str, &str); 6] = [
+    ("default", include_str!("../../../recipes/default.alls")),
+    ("hailo-llm", include_str!("../../../recipes/hailo-llm.alls")),
+    ("hailo-llm-reduced", include_str!("../../../recipes/hailo-llm-reduced.alls")),
     ("a16w8", include_str!("../../../recipes/a16w8.alls")),
     ("a8w8", include_str!("../../../recipes/a8w8.alls")),
     ("a8w4", include_str!("../../../recipes/a8w4.alls")),

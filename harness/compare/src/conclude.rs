@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fidelity_trace::{CheckpointIdentity, Network, Scope, Site, Status};
+use fidelity_trace::{CheckpointIdentity, Network, OutsideRange, Scope, Site, Status};
 use fidelity_verdict::{
     Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict,
 };
 
 use crate::{
     bootstrap::{BOOTSTRAP, Resamples},
+    calibration,
     numbers::rows,
     prompt::{PromptComparison, ScopeComparison},
     scope::conclude_scope,
@@ -33,6 +34,8 @@ pub struct Header {
     pub noise_floor: BTreeMap<String, f64>,
     /// The prompts, computed or not.
     pub prompts: Vec<PromptResult>,
+    /// Of a quantised arm, by its prompts: values outside their calibrated ranges, by scope and site.
+    pub outside_range: Vec<BTreeMap<Scope, BTreeMap<Site, OutsideRange>>>,
     /// Prompts that the reference did not compute.
     pub reference_not_computed: NotComputed,
     /// Prompts that the arm did not compute.
@@ -85,7 +88,10 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         let of_scope: Vec<&ScopeComparison> =
             prompts.iter().map(|prompt| prompt.scopes.get(&scope).unwrap_or(&absent)).collect();
         notes.extend(scope_notes(scope, &of_scope));
-        scopes.insert(scope, conclude_scope(&header, &of_scope, &resamples));
+        let outside_range = calibration::outside_range(scope, &header.outside_range);
+        let concluded = conclude_scope(&header, &of_scope, &resamples);
+        notes.extend(calibration::note(scope, &outside_range, concluded.first_bad_site));
+        scopes.insert(scope, ScopeResult { outside_range, ..concluded });
     }
     notes.extend(
         scopes_lost(&prompts).map(|scope| format!("the arm holds no {scope}, which the reference does: not compared")),
@@ -110,6 +116,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         scopes,
         generated: header.generated,
         prompts: header.prompts,
+        attribution: None,
     }
 }
 

@@ -8,7 +8,9 @@
 //! a match; a metric that is not defined on a row is absent there, never 0.
 
 mod agreement;
+mod attribute;
 mod bootstrap;
+mod calibration;
 mod conclude;
 mod first_bad;
 mod generated;
@@ -24,6 +26,7 @@ mod scope;
 mod site;
 mod summary;
 
+pub use attribute::attribute;
 pub use bootstrap::BOOTSTRAP;
 pub use conclude::{Header, NotComputed, conclude};
 pub use generated::generated;

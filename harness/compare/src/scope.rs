@@ -40,6 +40,7 @@ pub(crate) fn conclude_scope(header: &Header, prompts: &[&ScopeComparison], resa
         profile: profile(prompts),
         rows: rows(prompts, judged_site),
         sites,
+        outside_range: BTreeMap::new(),
     }
 }
 

@@ -2,23 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{Result, Tensor};
-use fidelity_references::{
-    Architecture, Checkpoint, CheckpointError, Decoder, Instrument, Part, TOGETHER, WeightKind, Wiring, run_scopes,
-};
+use fidelity_references::{Checkpoint, CheckpointError, Decoder, TOGETHER, WeightTransform, Wiring, run_scopes};
 use fidelity_trace::{Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Site, Subject, SubjectError};
 use serde_json::{Map, Value};
 
-use crate::{Grid, Ranges, Recipe, quantise_rows};
+use crate::{
+    Calibration, CalibrationSet, Grid, Plan, Recipe,
+    basis::Basis,
+    calibration::{calibrate, calibrate_prepared},
+    preparation::{EqualisingFactors, Preparation},
+    quantiser::{Quantiser, SiteGrid},
+};
 
 /// A checkpoint under a recipe, with faults.
 pub struct Emulator {
     decoder: Decoder,
-    recipe: Option<Recipe>,
-    grids: Grids,
-    calibration: String,
-    ranges_sha256: String,
+    applied: Option<Applied>,
+    grids: BTreeMap<Site, SiteGrid>,
+    basis: Basis,
     interventions: Vec<Intervention>,
+}
+
+/// What a trace says of the recipe.
+struct Applied {
+    name: String,
+    precision: String,
+    emulation: Emulation,
 }
 
 /// Why an emulator cannot be made.
@@ -27,6 +36,9 @@ pub enum EmulatorError {
     /// The checkpoint's weights cannot be used.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The calibration could not be computed.
+    #[error("while computing the calibration: {0}")]
+    Calibration(candle_core::Error),
     /// A site's range is not finite.
     #[error(
         "calibration: {site} has the range {found}, expected finite values; the checkpoint itself overflows on the calibration prompts"
@@ -39,54 +51,82 @@ pub enum EmulatorError {
     },
 }
 
-/// Quantises activations to the grid of their site.
-#[derive(Clone, Debug, Default)]
-struct Grids(BTreeMap<Site, Grid>);
-
-impl Instrument for &Grids {
-    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
-        self.0.get(&site).map_or(Ok(tensor.clone()), |grid| grid.apply(&tensor))
-    }
-}
-
 impl Emulator {
-    /// Quantises a checkpoint as `recipe` says, with activation ranges from `ranges`; `calibration` names where those come from.
+    /// Quantises a checkpoint as `recipe`, planned for it, says; `float32` is the checkpoint's own decoder, and `set` is what
+    /// activation ranges come from. Weights are quantised once.
     ///
     /// # Errors
     /// The weights cannot be used, or a range is not finite.
     pub fn quantised(
         checkpoint: &Checkpoint,
-        recipe: Recipe,
-        ranges: &Ranges,
-        calibration: &str,
-    ) -> std::result::Result<Self, EmulatorError> {
-        let grids = grids(&recipe, ranges, checkpoint.architecture())?;
-        let bits = recipe.precision.weight_bits;
-        let decoder = checkpoint.decoder(&|kind, tensor| quantised_weight(kind, tensor, bits))?;
-        Ok(Self {
-            decoder,
-            recipe: Some(recipe),
-            grids,
-            calibration: calibration.to_owned(),
-            ranges_sha256: ranges.sha256(),
-            interventions: Vec::new(),
-        })
+        recipe: &Recipe,
+        mut plan: Plan,
+        float32: &Decoder,
+        set: &CalibrationSet,
+    ) -> Result<Self, EmulatorError> {
+        if let Some(asked) = plan.calibration_prompts.filter(|asked| *asked > set.prompts.len()) {
+            plan.not_emulated.push(format!("calibset_size={asked} (the set has {} prompts)", set.prompts.len()));
+        }
+        let set = set.clone().first(plan.calibration_prompts);
+        let a = checkpoint.architecture();
+        let factors = match plan.equalised.is_empty() {
+            true => BTreeMap::new(),
+            false => {
+                let factors = EqualisingFactors::new(&plan, a);
+                seen_by(checkpoint, &factors)?;
+                factors.into_factors()
+            }
+        };
+        let exact = plan.rotated || !factors.is_empty();
+        let calibration = if exact {
+            // What the grids are for is the network as it will compute, before it is quantised.
+            let preparation = Preparation::new(&plan, a, factors.clone(), None);
+            let prepared = checkpoint.transformed_decoder(&preparation)?;
+            calibrate_prepared(&prepared, &set, &plan, &preparation.into_basis())
+        } else {
+            calibrate(float32, &set, &plan)
+        };
+        let calibration = calibration.map_err(EmulatorError::Calibration)?;
+        let grids = grids(&plan, &calibration)?;
+        let preparation = Preparation::new(&plan, a, factors, Some(&calibration));
+        let decoder = checkpoint.transformed_decoder(&preparation)?;
+        let basis = preparation.into_basis();
+        let applied = Applied {
+            name: recipe.name.clone(),
+            precision: plan.precisions.join(", "),
+            emulation: Emulation::Quantisation {
+                recipe: recipe.name.clone(),
+                recipe_sha256: recipe.sha256.clone(),
+                calibration: set.describe(),
+                ranges_sha256: calibration.sha256(),
+                not_emulated: plan.not_emulated,
+            },
+        };
+        Ok(Self { decoder, applied: Some(applied), grids, basis, interventions: Vec::new() })
+    }
+
+    /// The checkpoint after what a plan does to it that is exact in float, and nothing else: to hold it equal to the checkpoint.
+    ///
+    /// # Errors
+    /// The weights cannot be used.
+    pub fn prepared(checkpoint: &Checkpoint, plan: &Plan) -> Result<Self, EmulatorError> {
+        let a = checkpoint.architecture();
+        let factors = EqualisingFactors::new(plan, a);
+        seen_by(checkpoint, &factors)?;
+        let preparation = Preparation::new(plan, a, factors.into_factors(), None);
+        let decoder = checkpoint.transformed_decoder(&preparation)?;
+        let basis = preparation.into_basis();
+        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, interventions: Vec::new() })
     }
 
     /// The checkpoint in float32, for faults alone.
     ///
     /// # Errors
     /// The weights cannot be used.
-    pub fn float32(checkpoint: &Checkpoint) -> std::result::Result<Self, EmulatorError> {
+    pub fn float32(checkpoint: &Checkpoint) -> Result<Self, EmulatorError> {
         let decoder = checkpoint.decoder(&|_, tensor| Ok(tensor))?;
-        Ok(Self {
-            decoder,
-            recipe: None,
-            grids: Grids::default(),
-            calibration: String::new(),
-            ranges_sha256: String::new(),
-            interventions: Vec::new(),
-        })
+        let basis = Basis::default();
+        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, interventions: Vec::new() })
     }
 
     /// The same with faults injected.
@@ -99,58 +139,45 @@ impl Emulator {
     /// Everything that deviates from the plain computation, for the trace.
     #[must_use]
     pub fn deviations(&self) -> Vec<Deviation> {
-        let quantisation = self.recipe.as_ref().map(|recipe| {
-            Deviation::from(&Emulation::Quantisation {
-                recipe: recipe.name.clone(),
-                recipe_sha256: recipe.sha256.clone(),
-                calibration: self.calibration.clone(),
-                ranges_sha256: self.ranges_sha256.clone(),
-            })
-        });
+        let quantisation = self.applied.as_ref().map(|applied| Deviation::from(&applied.emulation));
         quantisation.into_iter().chain(self.interventions.iter().map(Deviation::from)).collect()
     }
 
     /// The step of its logit grid, one shard; `None` when logits are not quantised.
     #[must_use]
     pub fn logits_step(&self) -> Option<Vec<f64>> {
-        self.grids.0.get(&Site::Logits).map(|grid| vec![f64::from(grid.step)])
+        self.grids.get(&Site::Logits).map(|site| vec![f64::from(site.grid.step)])
     }
 }
 
-fn grids(recipe: &Recipe, ranges: &Ranges, architecture: &Architecture) -> std::result::Result<Grids, EmulatorError> {
-    let mut grids = BTreeMap::new();
-    for site in architecture.sites() {
-        let Some(bits) = recipe.activation_bits(site) else { continue };
-        match ranges.get(site) {
-            Some((min, max)) if min.is_finite() && max.is_finite() => {
-                grids.insert(site, Grid::spanning(min, max, bits))
-            }
-            other => {
-                let found = other.map_or_else(|| "none".to_owned(), |(min, max)| format!("{min}..{max}"));
-                return Err(EmulatorError::Range { site, found });
-            }
-        };
-    }
-    Ok(Grids(grids))
+/// Reads all weights, for what `transform` learns of them.
+fn seen_by(checkpoint: &Checkpoint, transform: &dyn WeightTransform) -> Result<(), EmulatorError> {
+    checkpoint.transformed_decoder(transform).map(drop).map_err(EmulatorError::from)
 }
 
-/// Weights of projections and head are quantised per output channel, the embedding to 16 bits per tensor; norm scales and
-/// biases stay float32.
-fn quantised_weight(kind: WeightKind, tensor: Tensor, bits: u32) -> Result<Tensor> {
-    match kind {
-        WeightKind::Linear | WeightKind::Head => quantise_rows(&tensor, bits),
-        WeightKind::Embedding => {
-            let flat = tensor.flatten_all()?;
-            Grid::spanning(flat.min(0)?.to_scalar()?, flat.max(0)?.to_scalar()?, 16).apply(&tensor)
+fn grids(plan: &Plan, calibration: &Calibration) -> Result<BTreeMap<Site, SiteGrid>, EmulatorError> {
+    let grid = |(site, bits): (&Site, &u32)| {
+        let ranges = calibration.range(*site).zip(calibration.clipped_range(*site, plan));
+        match ranges.filter(|((min, max), _)| min.is_finite() && max.is_finite()) {
+            Some((calibrated, (min, max))) => {
+                Ok((*site, SiteGrid { grid: Grid::spanning(min, max, *bits), calibrated }))
+            }
+            None => {
+                let found = calibration.range(*site);
+                let found = found.map_or_else(|| "none".to_owned(), |(min, max)| format!("{min}..{max}"));
+                Err(EmulatorError::Range { site: *site, found })
+            }
         }
-        WeightKind::Norm | WeightKind::Bias => Ok(tensor),
-    }
+    };
+    plan.activations.iter().map(grid).collect()
 }
 
 impl Subject for Emulator {
     fn arm(&self) -> Arm {
-        let name = self.recipe.as_ref().map_or("float32", |recipe| &recipe.name);
-        let precision = self.recipe.as_ref().map_or_else(|| "float32".into(), |recipe| recipe.precision.to_string());
+        let (name, precision) = match &self.applied {
+            Some(applied) => (applied.name.as_str(), applied.precision.as_str()),
+            None => ("float32", "float32"),
+        };
         let detail = Map::from_iter([("precision".to_owned(), Value::from(precision))]);
         Arm { kind: ArmKind::Emulator, name: name.into(), detail }
     }
@@ -159,8 +186,11 @@ impl Subject for Emulator {
         TOGETHER
     }
 
-    fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> std::result::Result<(), SubjectError> {
+    fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<(), SubjectError> {
         let wiring = Wiring::new(self.interventions.clone());
-        run_scopes(&self.decoder, &wiring, &mut &self.grids, requests, captures)
+        let mut quantiser = Quantiser::new(&self.grids, &self.basis);
+        run_scopes(&self.decoder, &wiring, &mut quantiser, requests, captures)?;
+        quantiser.store(captures, requests.first().map_or(&[], |request| request.scopes));
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Scope, Site, Taps};
+use crate::{OutsideRange, Scope, Site, Taps};
 
 /// A tensor whose first axis is the row.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,13 +66,21 @@ pub struct Capture {
     pub generated: Option<Vec<u32>>,
     /// Relative L2 distance of float32 from float64, the worst row of each site.
     pub noise_floor: BTreeMap<Site, f64>,
+    /// Values outside their calibrated ranges, as [`crate::PromptRecord::outside_range`] says.
+    pub outside_range: BTreeMap<Scope, BTreeMap<Site, OutsideRange>>,
 }
 
 impl Capture {
     /// An empty capture that keeps the sites of `taps`.
     #[must_use]
     pub fn new(taps: Taps) -> Self {
-        Self { taps, scopes: BTreeMap::new(), generated: None, noise_floor: BTreeMap::new() }
+        Self {
+            taps,
+            scopes: BTreeMap::new(),
+            generated: None,
+            noise_floor: BTreeMap::new(),
+            outside_range: BTreeMap::new(),
+        }
     }
 
     /// Whether tensors of this site are kept; a subject need not hand over the others.

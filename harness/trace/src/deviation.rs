@@ -35,6 +35,8 @@ pub enum Emulation {
         calibration: String,
         /// SHA-256 of the activation ranges.
         ranges_sha256: String,
+        /// What the recipe asks for, or a compiled graph does, and is not emulated.
+        not_emulated: Vec<String>,
     },
 }
 
@@ -163,6 +165,14 @@ impl fmt::Display for Intervention {
     }
 }
 
+impl Deviation {
+    /// What it says is not emulated of its recipe.
+    pub fn not_emulated(&self) -> impl Iterator<Item = &str> {
+        let list = self.parameters.get("not_emulated").and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str)
+    }
+}
+
 impl From<&Intervention> for Deviation {
     fn from(intervention: &Intervention) -> Self {
         let parameters = intervention.block.map(|block| ("block".to_owned(), Value::from(block)));
@@ -177,7 +187,7 @@ impl From<&Intervention> for Deviation {
 impl From<&Emulation> for Deviation {
     fn from(emulation: &Emulation) -> Self {
         match emulation {
-            Emulation::Quantisation { recipe, recipe_sha256, calibration, ranges_sha256 } => Self {
+            Emulation::Quantisation { recipe, recipe_sha256, calibration, ranges_sha256, not_emulated } => Self {
                 kind: "emulation".into(),
                 name: "quantisation".into(),
                 parameters: Map::from_iter([
@@ -185,6 +195,7 @@ impl From<&Emulation> for Deviation {
                     ("recipe_sha256".into(), Value::from(recipe_sha256.as_str())),
                     ("calibration".into(), Value::from(calibration.as_str())),
                     ("ranges_sha256".into(), Value::from(ranges_sha256.as_str())),
+                    ("not_emulated".into(), Value::from(not_emulated.clone())),
                 ]),
             },
         }

@@ -23,7 +23,7 @@ pub use capture::{Capture, Rows, ScopeCapture, Tensor};
 pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
 pub use disk::{hex, write_atomically};
 pub use manifest::{
-    Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, PromptRecord, Status, VERSION,
+    Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, OutsideRange, PromptRecord, Status, VERSION,
 };
 pub use names::nearest;
 pub use parallel::in_parallel;

@@ -121,6 +121,17 @@ pub struct Generated {
     pub ids: Vec<u32>,
 }
 
+/// How many values of a site lie outside the range that was calibrated there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutsideRange {
+    /// Values in all.
+    pub values: u64,
+    /// Values outside.
+    pub outside: u64,
+    /// How far outside the farthest is, in widths of the range.
+    pub widths: f64,
+}
+
 /// One prompt of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
@@ -151,6 +162,10 @@ pub struct PromptRecord {
     /// SHA-256 of the file.
     #[serde(default)]
     pub sha256: Option<String>,
+    /// Of a quantised arm: values outside their calibrated ranges, by scope and site, of this prompt or of a few that were
+    /// computed together and of which this is the first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outside_range: BTreeMap<Scope, BTreeMap<Site, OutsideRange>>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -130,6 +130,7 @@ impl TraceWriter {
         record.sha256 = Some(hex(&Sha256::digest(&bytes)));
         record.scopes = capture.scopes.keys().map(ToString::to_string).collect();
         record.generated = capture.generated.clone().map(|ids| Generated { scope: Scope::TbtFree, ids });
+        record.outside_range.clone_from(&capture.outside_range);
         record.status = Status::Ok;
         record.error = None;
         for (site, floor) in &capture.noise_floor {

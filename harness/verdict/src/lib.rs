@@ -3,6 +3,8 @@
 //! Estimates with their intervals, per-row and per-site results, outcomes, coverage, exit codes and the `verdict.json`
 //! schema. This crate must not know how a number was computed nor how it will be shown.
 
+mod activations;
+mod attribution;
 mod estimate;
 mod exit_code;
 mod outcome;
@@ -11,6 +13,11 @@ mod thresholds;
 mod verdict;
 mod worst;
 
+pub use activations::{
+    ActivationProfile, AttentionSink, ChannelPeak, MagnitudePercentiles, MassiveActivation, NormInput, PROFILE_FORMAT,
+    PROFILE_VERSION, Peak, SiteActivations, Sqnr,
+};
+pub use attribution::{Attribution, ScopeAttribution};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
 pub use outcome::{Agreement, Outcome};

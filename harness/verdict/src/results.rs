@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_trace::Site;
+use fidelity_trace::{OutsideRange, Site};
 use serde::{Deserialize, Serialize};
 
 use crate::{Agreement, Interval, Outcome, Summary};
@@ -199,6 +199,9 @@ pub struct ScopeResult {
     pub profile: Profile,
     /// The judged site row by row.
     pub rows: Vec<RowResult>,
+    /// Of a quantised arm: values outside the ranges that were calibrated, by site.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outside_range: BTreeMap<Site, OutsideRange>,
 }
 
 /// What the arms generated greedily.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_trace::{Arm, CheckpointIdentity, Deviation, Scope, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::{Generated, Outcome, ScopeResult, Thresholds};
+use crate::{Attribution, Generated, Outcome, ScopeResult, Thresholds};
 
 /// The value of `format`.
 pub const FORMAT: &str = "fidelity-verdict";
@@ -90,6 +90,9 @@ pub struct Verdict {
     pub generated: Option<Generated>,
     /// The prompts.
     pub prompts: Vec<PromptResult>,
+    /// Whose the distance is, where an emulator of the device's recipe was run beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
 }
 
 /// A verdict.json that cannot be read.

@@ -6,19 +6,23 @@ mod cache;
 mod encoder;
 mod kernels;
 mod load;
+mod names;
 mod operations;
 mod rope;
+mod weight;
 mod wiring;
 
 pub use cache::Cache;
 pub(crate) use kernels::Values;
-pub(crate) use load::bert_heads;
+pub(crate) use names::bert_heads;
+pub(crate) use weight::EachWeight;
+pub use weight::{WeightKind, WeightTransform};
 pub use wiring::Wiring;
 
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
-use fidelity_trace::{BlockSite, Site};
+use fidelity_trace::{BlockSite, Scope, Site};
 
 use crate::{Activation, Architecture, Layer, NormPlacement};
 use attention::Attention;
@@ -39,6 +43,18 @@ pub trait Instrument {
     /// # Errors
     /// An error ends the forward pass.
     fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor>;
+
+    /// Called before a forward pass: the scope its rows are captured in, `None` where they are in no capture.
+    fn begin(&mut self, _scope: Option<Scope>) {}
+
+    /// What taps see in the place of a tensor that [`Instrument::at`] returned: where weights were transformed, the tensor in the
+    /// checkpoint's own basis.
+    ///
+    /// # Errors
+    /// An error ends the forward pass.
+    fn tapped(&self, _site: Site, tensor: &Tensor) -> Result<Tensor> {
+        Ok(tensor.clone())
+    }
 }
 
 /// Which of the chunks computed together a tensor belongs to.
@@ -48,21 +64,6 @@ pub enum Part {
     All,
     /// The chunk of this index.
     Chunk(usize),
-}
-
-/// What a weight is for, which decides how a recipe quantises it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WeightKind {
-    /// Rows of token, position or token type embeddings, `[row, hidden]`.
-    Embedding,
-    /// A projection inside a block, `[out, in]`.
-    Linear,
-    /// The output head, `[vocabulary, hidden]`.
-    Head,
-    /// The scale of a norm.
-    Norm,
-    /// The bias of a projection.
-    Bias,
 }
 
 /// Which keys a position may attend to.

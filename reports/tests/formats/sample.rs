@@ -263,6 +263,7 @@ fn generated(size: Size) -> Generated {
 /// A run without scopes.
 fn frame(size: Size) -> Verdict {
     let recipe = Emulation::Quantisation {
+        not_emulated: Vec::new(),
         recipe: "w8a16".into(),
         recipe_sha256: "5d".repeat(32),
         calibration: "16 prompts".into(),
@@ -290,5 +291,6 @@ fn frame(size: Size) -> Verdict {
         scopes: BTreeMap::new(),
         generated: None,
         prompts: (0..size.prompts).map(|index| prompt(index, size)).collect(),
+        attribution: None,
     }
 }

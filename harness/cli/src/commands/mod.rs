@@ -7,6 +7,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod run;

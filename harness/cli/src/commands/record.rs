@@ -12,7 +12,7 @@ use crate::{
     error::CliError,
     hailo::Hailo,
     inputs::Inputs,
-    output::print,
+    output::{print, warn},
     progress::Progress,
     run_folder::RunFolder,
 };
@@ -51,6 +51,16 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
         }
         Device::Emulator | Device::Replay(_) => Arm::Emulator(ArmPlan::make(&args.arm, &inputs)?),
     };
+    if let (Some(trace), Some(path), Some(keys)) = (&given, &args.reference, inputs.keys) {
+        let its = trace.manifest().other.get("settings").and_then(|settings| settings["keys"].as_u64());
+        if its != Some(keys.into()) {
+            let found = its.map_or_else(|| "all tokens".to_owned(), |its| format!("the last {its} tokens"));
+            return Err(CliError::OtherKeys { trace: path.clone(), found, keys });
+        }
+    }
+    if let Arm::Hailo(device) = &arm {
+        device.notes().for_each(|note| warn(&note));
+    }
     let reference = make_reference(&inputs, false)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
     let continuations = match &given {

@@ -9,7 +9,8 @@ use fidelity_verdict::Verdict;
 
 use crate::{
     args::RunArgs,
-    arms::{ArmPlan, Target, continuations, record_emulator, record_reference, reference},
+    arms::{ArmPlan, Target, continuations as own_continuations, record_emulator, record_reference, reference},
+    beside::Beside,
     device::Device,
     error::CliError,
     hailo::Hailo,
@@ -44,7 +45,7 @@ fn emulate(args: &RunArgs) -> Result<u8, CliError> {
     refuse_total_failure(&ours)?;
     progress.say("calibrating");
     let emulator = plan.emulator(&inputs, reference.decoder())?;
-    let its = record_emulator(&emulator, &continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
+    let its = record_emulator(&emulator, &own_continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
 
     progress.say("comparing");
     let verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
@@ -58,6 +59,7 @@ fn hailo(args: &RunArgs) -> Result<u8, CliError> {
     let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let quiet = args.output.quiet || args.json;
     let device = Hailo::open(&args.arm.hailo, &args.prompts, &mut inputs, quiet, &progress)?;
+    let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
     let reference = reference(&inputs, true)?;
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
 
@@ -66,12 +68,18 @@ fn hailo(args: &RunArgs) -> Result<u8, CliError> {
     let scopes = reference_scopes(&inputs.scopes);
     let ours = record_reference(&reference, None, &inputs, &target(&ours, &scopes), &progress)?;
     refuse_total_failure(&ours)?;
-    let its = device.record(&continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
+    let fed = own_continuations(&ours);
+    let its = device.record(&fed, &inputs, &target(&its, &inputs.scopes), &progress)?;
 
     progress.say("comparing");
     let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
     device.sign(&mut verdict);
-    finish(&verdict, &folder, &["reference", "arm"], &inputs, args)
+    let Some(plan) = plan else { return finish(&verdict, &folder, &["reference", "arm"], &inputs, args) };
+    let (ours, its) = (&ours, &its);
+    let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
+    let emulator = folder.path().join("emulator");
+    beside.attribute(plan, &target(&emulator, &inputs.scopes), &mut verdict)?;
+    finish(&verdict, &folder, &["reference", "arm", "emulator"], &inputs, args)
 }
 
 /// A stored trace in the place of the arm: it decides the prompts, scopes and sites, and what the reference is fed.
@@ -89,6 +97,7 @@ fn replay(args: &RunArgs, path: &Path) -> Result<u8, CliError> {
     };
     let out = args.output.out.as_deref();
     replay.check(&inputs, &out.unwrap_or(Path::new("runs")).join("reference"))?;
+    let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
     let reference = reference(&inputs, true)?;
     let folder = RunFolder::create(out, &inputs.checkpoint.identity().name)?;
 
@@ -104,7 +113,14 @@ fn replay(args: &RunArgs, path: &Path) -> Result<u8, CliError> {
     let helpers = Helpers { scopes: Some(&inputs.scopes), ..helpers(&inputs, &reference, replay.own_row(row)) };
     let mut verdict = judge(&ours, &replay.trace, &helpers)?;
     replay.sign(&mut verdict, row, ours.manifest(), continuations.as_deref(), inputs.new_tokens);
-    finish(&verdict, &folder, &["reference"], &inputs, args)
+    let Some(plan) = plan else { return finish(&verdict, &folder, &["reference"], &inputs, args) };
+    let fed = continuations.unwrap_or_else(|| own_continuations(&ours));
+    let (ours, its) = (&ours, &replay.trace);
+    let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
+    let emulator = folder.path().join("emulator");
+    let target = Target { folder: &emulator, resume: args.output.resume, scopes: &inputs.scopes };
+    beside.attribute(plan, &target, &mut verdict)?;
+    finish(&verdict, &folder, &["reference", "emulator"], &inputs, args)
 }
 
 fn progress(args: &RunArgs) -> Progress {

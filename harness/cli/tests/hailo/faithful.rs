@@ -62,7 +62,7 @@ fn other_conventions_of_files_are_faithful_too() {
     let prefill_alone = HefOptions { groups: Groups::Prefill, ..precise };
     for (name, hef) in [("others", others), ("prefill alone", prefill_alone)] {
         let verdict =
-            Bench::new(&hef).verdict(&["--prompts", "quick.jsonl", "--new-tokens", "16", "--prefill-rows", "4"], 0);
+            Bench::new(&hef).verdict(&["--prompts", "quick.jsonl", "--new-tokens", "16", "--prefill-rows", "all"], 0);
         assert_eq!(verdict["verdict"], "faithful", "{name}");
         assert!(pearson(&verdict, "prefill") >= CLOSE, "{name}");
     }
@@ -76,7 +76,7 @@ fn the_grid_of_official_logits_is_known() {
     let steps = verdict["arms"]["device"]["logits_step"].as_array().expect("a step a shard").clone();
     assert_eq!(steps.len(), 4);
     assert!(steps.iter().all(|step| step.as_f64().is_some_and(|step| step > 0.01)), "{steps:?}");
-    let top1 = &verdict["scopes"]["tbt"]["top1"];
+    let top1 = &verdict["scopes"]["tbt"]["sites"]["logits"]["top1"];
     assert!(top1["ties"].as_u64().is_some_and(|ties| ties > 0), "{top1}");
 }
 
@@ -99,6 +99,8 @@ fn a_recorded_trace_compares_as_a_run_does() {
         "12",
         "--scopes",
         "prefill,tbt",
+        "--prefill-rows",
+        "all",
         "--out",
         "arm",
     ]);
@@ -106,4 +108,55 @@ fn a_recorded_trace_compares_as_a_run_does() {
     let compared = bench.desk.fidelity(&["compare", "out/reference", "arm", "--json"]);
     let compared: serde_json::Value = serde_json::from_str(&compared.stdout).expect("a verdict");
     assert_eq!(compared["scopes"], run["scopes"]);
+}
+
+/// The emulator of the recipe beside the device says whose the distance is.
+#[test]
+fn a_recipe_beside_the_device_splits_the_distance() {
+    let bench = Bench::new(&HefOptions::precise(4, 64));
+    let verdict = bench.verdict(&[&crate::QUICK[..], &["--recipe", "a8w8"]].concat(), 0);
+    let sentence = verdict["attribution"]["sentence"].as_str().expect("a sentence");
+    assert!(
+        !sentence.is_empty() && verdict["notes"][0].as_str().is_some_and(|note| note.contains(sentence)),
+        "{sentence}"
+    );
+    assert!(bench.desk.path("out/emulator/trace.json").exists());
+}
+
+/// What the device cannot see any more, the reference must not see either.
+#[test]
+fn a_reference_that_sees_more_than_the_ring_is_refused() {
+    let bench = Bench::new(&HefOptions::precise(4, 16));
+    let reference = bench.desk.fidelity(&[
+        "reference",
+        "--prompts",
+        "quick.jsonl",
+        "--new-tokens",
+        "12",
+        "--scopes",
+        "tbt_free,tbt",
+        "--out",
+        "full",
+    ]);
+    assert_eq!(reference.code, Some(0), "{}", reference.stderr);
+    let address = bench.address();
+    let recorded = bench.desk.fidelity(&[
+        "record",
+        "--device",
+        "hailo",
+        "--hef",
+        "demo.hef",
+        "--device-id",
+        &address,
+        "--reference",
+        "full",
+        "--new-tokens",
+        "12",
+        "--scopes",
+        "tbt",
+        "--out",
+        "arm",
+    ]);
+    assert_eq!(recorded.code, Some(2), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("attends to all tokens, the device to the last 16"), "{}", recorded.stderr);
 }

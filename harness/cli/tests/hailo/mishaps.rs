@@ -6,7 +6,7 @@ use fidelity_mock_soc::{Fault, HefOptions};
 
 use crate::{
     Bench, QUICK,
-    support::{golden_checkpoint, json},
+    support::{self, golden_checkpoint, json},
 };
 
 /// Prompts are computed again in a new process, and the verdict is that of a chip that never failed.
@@ -113,15 +113,16 @@ fn wrong_usage_is_said_before_anything_is_computed() {
     let bench = Bench::new(&HefOptions::precise(4, 64));
     let golden = golden_checkpoint();
     let golden = golden.to_str().expect("UTF-8");
+    bench.desk.write("few.jsonl", support::PROMPTS);
     let hailo = ["run", "--device", "hailo"];
     for (arguments, said) in [
         (vec![], "give --hef FILE"),
         (vec!["--hef", "none.hef"], "cannot read it"),
         (vec!["--hef", "quick.jsonl"], "quick.jsonl"),
-        (vec!["--hef", "demo.hef", "--recipe", "a8w8"], "--recipe does not go with --device hailo"),
+        (vec!["--hef", "demo.hef", "--recipe", "none"], "--recipe none does not go with --device hailo"),
         (vec!["--hef", "demo.hef", "--scopes", "base"], "offers prefill, tbt, tbt_free, tbt_self"),
         (vec!["--hef", "demo.hef", "--prefill-rows", "some"], "neither `last`, `all` nor a number"),
-        (vec!["--hef", "demo.hef", "--weights", golden, "--prompts", "quick.jsonl"], "is not of this checkpoint"),
+        (vec!["--hef", "demo.hef", "--weights", golden, "--prompts", "few.jsonl"], "is not of this checkpoint"),
         (vec!["--hef", "demo.hef", "--worker", "no-such-program"], "no-such-program"),
         (vec!["--hef", "demo.hef", "--worker", "ssh 'pi5"], "--worker"),
     ] {

@@ -8,7 +8,7 @@ use std::{
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crate and what of ours it may use, as docs/ARCHITECTURE.md says. A new edge changes both.
-const EDGES: [(&str, &[&str]); 12] = [
+const EDGES: [(&str, &[&str]); 13] = [
     ("fidelity-trace", &[]),
     ("fidelity-verdict", &["fidelity-trace"]),
     ("fidelity-device", &["fidelity-hailort-sys", "fidelity-trace"]),
@@ -18,12 +18,14 @@ const EDGES: [(&str, &[&str]); 12] = [
     ("fidelity-references", &["fidelity-trace"]),
     ("fidelity-emulator", &["fidelity-references", "fidelity-trace"]),
     ("fidelity-compare", &["fidelity-trace", "fidelity-verdict"]),
+    ("fidelity-diagnose", &["fidelity-emulator", "fidelity-references", "fidelity-trace", "fidelity-verdict"]),
     ("fidelity-reports", &["fidelity-trace", "fidelity-verdict"]),
     (
         "fidelity",
         &[
             "fidelity-compare",
             "fidelity-device",
+            "fidelity-diagnose",
             "fidelity-emulator",
             "fidelity-references",
             "fidelity-reports",

@@ -25,7 +25,7 @@ fn what_cannot_be_found() {
         (&["run", "--weights", "nowhere"], "nowhere is not a Hugging Face checkpoint folder: config.json is missing"),
         (
             &["run", "--recipe", "a4w4"],
-            "--recipe: there is no file `a4w4` and nothing built in of that name; built in: a16w8, a8w8, a8w4",
+            "--recipe: there is no file `a4w4` and nothing built in of that name; built in: default, hailo-llm, hailo-llm-reduced, a16w8, a8w8, a8w4",
         ),
         (&["run", "--prompts", "mine.txt"], "--prompts: there is no file `mine.txt`"),
         (&["run", "--calibration", "mine.txt"], "--calibration: there is no file `mine.txt`"),
@@ -102,11 +102,28 @@ fn configuration_files_that_are_wrong() {
     desk.write("checkpoints.toml", "[demo]\nsource = 'embedded:other'\n");
     assert!(refused(&desk, &["run"]).contains("only `demo` is compiled in"));
     fs::remove_file(desk.path("checkpoints.toml")).expect("there");
-    desk.write("r.alls", "model_optimization_flavor(compression_level=4)\n");
-    assert!(
-        refused(&desk, &["run", "--recipe", "r.alls"])
-            .contains("r.alls:1: `model_optimization_flavor(compression_level=4)` is not understood")
-    );
+}
+
+#[test]
+fn a_recipe_that_is_wrong_is_drawn_where_it_is() {
+    let desk = Desk::new();
+    desk.write("r.alls", "# wide\nquantization_param({residual_ads}, precision_mode=a16_w16)\n");
+    let answer = refused(&desk, &["run", "--recipe", "r.alls"]);
+    assert!(answer.contains("r.alls:2:20: `residual_ads` is not a layer (did you mean `residual_adds`?)"), "{answer}");
+    let drawn =
+        [" 2 │ quantization_param({residual_ads}, precision_mode=a16_w16)", "                    ───────┬──────"];
+    assert!(drawn.iter().all(|line| answer.contains(line)), "{answer}");
+    desk.write("r.alls", "smarter_softmax()\u{1b}[31m\n");
+    let answer = refused(&desk, &["run", "--recipe", "r.alls"]);
+    assert!(answer.contains("r.alls:1:18: `\\u{1b}` has no place in a model script"), "{answer}");
+    assert!(!answer.contains('\u{1b}'), "{answer}");
+    desk.write("r.alls", "quantization_param(conv1, precision_mode=a8_w8)\n");
+    desk.write("names.toml", "conv1 = 'blocks.7.q_proj'\n");
+    let answer = refused(&desk, &["run", "--recipe", "r.alls", "--layer-names", "names.toml"]);
+    assert!(answer.contains("`blocks.7.q_proj` is not a layer"), "{answer}");
+    desk.write("names.toml", "conv1 = 7\n");
+    let answer = refused(&desk, &["run", "--recipe", "r.alls", "--layer-names", "names.toml"]);
+    assert!(answer.contains("names.toml: `conv1` is neither a name nor a list of names"), "{answer}");
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
 mod import;
+mod profile;
+mod recipes;
 mod replay;
 mod runs;
 mod support;

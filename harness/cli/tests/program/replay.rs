@@ -98,9 +98,9 @@ fn what_does_not_go_with_a_stored_trace_is_refused_never_ignored() {
         (&["run", "--device", "replay"][..], "names no trace; write replay=TRACE"),
         (&["run", "--device", "replay="], "names no trace; write replay=TRACE"),
         (&["run", "--device", "replay=nowhere"], "cannot read nowhere/trace.json"),
-        (&["run", "--device", "replay=arm", "--recipe", "a8w8"], "--recipe does not go with --device replay"),
+        (&["run", "--device", "replay=arm", "--recipe", "none"], "--recipe none does not go with --device replay"),
         (&["run", "--device", "replay=arm", "--fault", "gqa_tile"], "--fault does not go with --device replay"),
-        (&["run", "--device", "replay=arm", "--calibration", "demo"], "--calibration does not go with --device replay"),
+        (&["run", "--device", "replay=arm", "--calibration", "demo"], "--calibration without --recipe does not go"),
         (&["record", "--device", "replay=arm"], "nothing to record: arm is a trace already"),
         (&["run", "--device", "replay=arm", "--scopes", "base,tbt"], "--scopes asks for tbt, but it holds base"),
         (&["run", "--device", "replay=x/reference", "--out", "x"], "the reference would be written over it"),
@@ -189,4 +189,32 @@ fn a_trace_in_which_nothing_was_computed_is_no_pass() {
     let empty = desk.fidelity(&["run", "--device", "replay=arm"]);
     assert_eq!(empty.code, Some(2), "{empty:?}");
     assert!(empty.stderr.contains("no prompt in it was computed"), "{}", empty.stderr);
+}
+
+#[test]
+fn an_emulator_beside_a_device_says_whose_the_error_is() {
+    let desk = recorded(&[], &["--scopes", "base"]);
+    for (out, fault) in [("like", &[][..]), ("unlike", &["--fault", "gqa_tile@2"])] {
+        let record = ["record", "--reference", "ref", "--recipe", "a8w8", "--scopes", "base", "--out", out];
+        assert_eq!(desk.fidelity(&[&record, fault].concat()).code, Some(0));
+    }
+    let beside = |trace: &str, out: &str| {
+        let run = ["run", "--device", trace, "--recipe", "a8w8", "--scopes", "base", "--out", out, "--json"];
+        verdict(&desk.fidelity(&run))
+    };
+    let sentence = |verdict: &Value| verdict["attribution"]["sentence"].as_str().expect("text").to_owned();
+
+    let like = beside("replay=like", "one");
+    let base = &like["attribution"]["scopes"]["base"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{like:#}"));
+    assert!(number(&base["excess"]).abs() < 1e-12 && number(&base["implementation"]) > 0.999_999, "{base}");
+    assert!(sentence(&like).starts_with("the recipe alone predicts Pearson 0."), "{}", sentence(&like));
+    assert!(sentence(&like).contains(": the device adds nothing measurable"), "{}", sentence(&like));
+    assert!(like["notes"].to_string().contains("attribution: the recipe alone predicts"));
+    assert!(desk.path("one/emulator/trace.json").exists());
+
+    let unlike = sentence(&beside("replay=unlike", "two"));
+    assert!(unlike.contains("toolchain, host or silicon take another"), "{unlike}");
+    let plain = verdict(&desk.fidelity(&["run", "--device", "replay=like", "--scopes", "base", "--json"]));
+    assert!(plain["attribution"].is_null());
 }

@@ -1,5 +1,6 @@
 //! Traces in, verdicts out.
 
+mod attribution;
 mod blocks;
 mod coverage;
 mod encoder;

@@ -81,6 +81,7 @@ pub(crate) fn header(prompts: usize) -> Header {
         reference_not_computed: NotComputed::default(),
         device_not_computed: NotComputed::default(),
         generated: None,
+        outside_range: Vec::new(),
     }
 }
 

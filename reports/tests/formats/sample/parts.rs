@@ -153,6 +153,7 @@ pub(crate) fn scope(size: Size, verdict: Outcome, error: impl Fn(Site) -> f64) -
         blocks: (0..size.blocks).map(block).collect(),
         profile: Profile { positions, sites: profile },
         rows,
+        outside_range: BTreeMap::new(),
     }
 }
 
