@@ -7,10 +7,10 @@ use std::{
 };
 
 use fidelity_trace::{
-    Arm, ArmKind, Capture, Manifest, PromptRecord, Rows, Scope, Site, Status, Taps, Tensor, TraceWriter,
+    Arm, ArmKind, Capture, Manifest, PromptRecord, Rows, Scope, Site, Taps, Tensor, TraceWriter,
 };
 use ndarray::{ArrayD, Axis as Index};
-use serde_json::{Map as Detail, Value};
+use serde_json::Value;
 
 use super::{
     archive::Archive,
@@ -103,20 +103,7 @@ fn manifest(plan: &Import<'_>, prompts: &[Vec<ImportPrompt>]) -> Manifest {
 }
 
 fn record(index: usize, prompt: &ImportPrompt) -> PromptRecord {
-    PromptRecord {
-        id: prompt.id.clone(),
-        text: prompt.text.clone(),
-        token_ids: prompt.token_ids.clone(),
-        file: format!("prompts/{index:04}.safetensors"),
-        scopes: Vec::new(),
-        generated: None,
-        repeat: 0,
-        status: Status::Skipped,
-        error: None,
-        sha256: None,
-        outside_range: BTreeMap::new(),
-        other: Detail::new(),
-    }
+    PromptRecord::new(index, prompt.id.clone(), prompt.text.clone(), prompt.token_ids.clone())
 }
 
 /// A site that a file holds, its line of the map, and its arrays.

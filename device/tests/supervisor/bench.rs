@@ -12,7 +12,7 @@ use fidelity_device::{
     supervisor::{Attempts, Failure, HailoArm, Patience, Settings, Task, record_trace},
 };
 use fidelity_hef_writer::hef_writer::Hef;
-use fidelity_trace::{CheckpointIdentity, PromptRecord, Scope, Status, Trace};
+use fidelity_trace::{CheckpointIdentity, PromptRecord, Scope, Trace};
 use tempfile::TempDir;
 
 use crate::small_llm::{small, with_codes};
@@ -114,19 +114,8 @@ impl Bench {
 /// Three prompts: 9, 2 and 6 tokens.
 pub(crate) fn prompts() -> Vec<PromptRecord> {
     let tokens: [&[u32]; 3] = [&[1, 2, 3, 4, 5, 6, 7, 0, 1], &[3, 1], &[7, 7, 6, 1, 0, 2]];
-    let prompts = tokens.into_iter().enumerate().map(|(index, token_ids)| PromptRecord {
-        id: format!("p{index:04}"),
-        text: None,
-        token_ids: token_ids.to_vec(),
-        file: format!("prompts/{index:04}.safetensors"),
-        scopes: Vec::new(),
-        generated: None,
-        repeat: 0,
-        status: Status::Skipped,
-        error: None,
-        sha256: None,
-        other: serde_json::Map::new(),
-    });
+    let prompts = tokens.into_iter().enumerate();
+    let prompts = prompts.map(|(index, ids)| PromptRecord::new(index, format!("p{index:04}"), None, ids.to_vec()));
     prompts.collect()
 }
 

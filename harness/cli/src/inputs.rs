@@ -1,11 +1,9 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
-use std::collections::BTreeMap;
-
 use fidelity_emulator::{CalibrationSet, Distribution};
 use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
-    BosConvention, CheckpointRow, Network, Prompt, PromptRecord, Scope, Site, Source, Status, Taps, prompts_from_texts,
+    BosConvention, CheckpointRow, Network, Prompt, PromptRecord, Scope, Site, Source, Taps, prompts_from_texts,
 };
 
 use crate::{
@@ -278,21 +276,8 @@ fn prompts(asked: &PromptArgs, row: Option<&CheckpointRow>) -> Result<(String, V
 
 /// The prompt as it is before an arm has computed it. A foreign trace may name its files as it likes.
 fn unrecorded(index: usize, prompt: &PromptRecord) -> PromptRecord {
-    PromptRecord {
-        file: file(index),
-        scopes: Vec::new(),
-        generated: None,
-        status: Status::Skipped,
-        error: None,
-        sha256: None,
-        outside_range: BTreeMap::new(),
-        other: serde_json::Map::new(),
-        ..prompt.clone()
-    }
-}
-
-fn file(index: usize) -> String {
-    format!("prompts/{index:04}.safetensors")
+    let own = PromptRecord::new(index, prompt.id.clone(), prompt.text.clone(), prompt.token_ids.clone());
+    PromptRecord { repeat: prompt.repeat, ..own }
 }
 
 pub(crate) fn tokenised(
@@ -306,20 +291,7 @@ pub(crate) fn tokenised(
             (Some(ids), _) => ids.clone(),
             (None, text) => checkpoint.encode(text.as_deref().unwrap_or_default(), bos)?,
         };
-        Ok(PromptRecord {
-            id: prompt.id.clone(),
-            text: prompt.text.clone(),
-            token_ids,
-            file: file(index),
-            scopes: Vec::new(),
-            generated: None,
-            repeat: 0,
-            status: Status::Skipped,
-            error: None,
-            sha256: None,
-            outside_range: BTreeMap::new(),
-            other: serde_json::Map::new(),
-        })
+        Ok(PromptRecord::new(index, prompt.id.clone(), prompt.text.clone(), token_ids))
     });
     records.collect()
 }

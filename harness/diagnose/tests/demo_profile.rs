@@ -2,26 +2,13 @@
 
 use fidelity_diagnose::profile;
 use fidelity_references::{Checkpoint, Reference};
-use fidelity_trace::{BlockSite, Capture, PromptRecord, Request, Scope, Site, Status, Subject, Taps};
+use fidelity_trace::{BlockSite, Capture, PromptRecord, Request, Scope, Site, Subject, Taps};
 use fidelity_verdict::ActivationProfile;
 
 const PROMPTS: [&[u32]; 2] = [&[0, 40, 77, 130, 9, 201, 33], &[0, 64, 300, 411, 58]];
 
 fn record(index: usize) -> PromptRecord {
-    PromptRecord {
-        id: format!("p{index}"),
-        text: None,
-        token_ids: PROMPTS[index].to_vec(),
-        file: String::new(),
-        scopes: Vec::new(),
-        generated: None,
-        repeat: 0,
-        status: Status::Skipped,
-        error: None,
-        sha256: None,
-        outside_range: Default::default(),
-        other: Default::default(),
-    }
+    PromptRecord::new(index, format!("p{index}"), None, PROMPTS[index].to_vec())
 }
 
 /// The profile, and what the reference computes of the same prompts.

@@ -171,6 +171,27 @@ pub struct PromptRecord {
     pub other: Map<String, Value>,
 }
 
+impl PromptRecord {
+    /// Prompt `index` of a trace before an arm has computed it.
+    #[must_use]
+    pub fn new(index: usize, id: String, text: Option<String>, token_ids: Vec<u32>) -> Self {
+        Self {
+            id,
+            text,
+            token_ids,
+            file: format!("prompts/{index:04}.safetensors"),
+            scopes: Vec::new(),
+            generated: None,
+            repeat: 0,
+            status: Status::Skipped,
+            error: None,
+            sha256: None,
+            outside_range: BTreeMap::new(),
+            other: Map::new(),
+        }
+    }
+}
+
 /// The manifest of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
