@@ -12,7 +12,8 @@ pub struct HailoRt;
 
 impl From<sys::Error> for ChipError {
     fn from(error: sys::Error) -> Self {
-        Self { status: error.status, step: error.step.description().into(), detail: error.detail }
+        let advice = error.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+        Self { status: error.status, step: error.step.description().into(), detail: error.detail + &advice }
     }
 }
 
@@ -51,8 +52,9 @@ impl Device for Opened {
     }
 
     fn configure(&mut self, hef: &Path, groups: &[GroupRequest]) -> Result<Vec<Box<dyn Group>>, ChipError> {
-        let mut models = Vec::with_capacity(groups.len());
+        let mut configured: Vec<Box<dyn Group>> = Vec::with_capacity(groups.len());
         for request in groups {
+            // A model holds a copy of the file: it goes before the next one comes.
             let mut model = self.device.model(hef, &request.name)?;
             for direction in [Direction::Input, Direction::Output] {
                 for (index, stream) in model.streams(direction)?.iter().enumerate() {
@@ -62,10 +64,6 @@ impl Device for Opened {
                 }
             }
             model.set_kv_cache(request.kv_cache)?;
-            models.push(model);
-        }
-        let mut configured: Vec<Box<dyn Group>> = Vec::with_capacity(models.len());
-        for mut model in models {
             let (inputs, outputs) = (ports(&model, Direction::Input)?, ports(&model, Direction::Output)?);
             configured.push(Box::new(Configured { group: model.configure()?, inputs, outputs }));
         }

@@ -58,6 +58,8 @@ pub struct Geometry {
     pub embedding_rows: usize,
     /// Shards of the logits, in order; steps are those of tbt where there is one.
     pub shards: Vec<Shard>,
+    /// Steps of the shards in rows of the first group.
+    pub prefill_steps: Vec<Option<f64>>,
 }
 
 impl Geometry {
@@ -78,5 +80,26 @@ impl Geometry {
         }
         let equal = steps.iter().all(|step| step.to_bits() == first.to_bits());
         equal.then(|| vec![first])
+    }
+
+    /// What [`Geometry::logits_step`] leaves out, as a sentence; nothing where it says all.
+    #[must_use]
+    pub fn logits_step_note(&self, vocabulary: Option<usize>) -> Option<String> {
+        if self.shards.iter().any(|shard| shard.step.is_none()) {
+            let note = "The HEF states no single step of the grid of each logit shard: ties of the device's logits are not judged as ties.";
+            return Some(note.into());
+        }
+        if self.logits_step(vocabulary).is_none() {
+            let (shards, kept) = (self.shards.len(), vocabulary.unwrap_or(self.logits()));
+            return Some(format!(
+                "The {shards} logit shards have grids of different steps, and {kept} logits do not fill them: ties of the device's logits are not judged as ties."
+            ));
+        }
+        let bits = |step: Option<f64>| step.map(f64::to_bits);
+        let same = self.shards.iter().map(|shard| bits(shard.step)).eq(self.prefill_steps.iter().copied().map(bits));
+        (!same).then(|| {
+            "The logits of prefill lie on another grid than those of tbt: ties in rows of prefill are not judged as ties."
+                .into()
+        })
     }
 }

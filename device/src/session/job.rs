@@ -78,6 +78,27 @@ pub struct Job {
     pub prefill_rows: PrefillRows,
 }
 
+impl Job {
+    /// The ids fed after the prompt in `tbt` and `tbt_self`. The last generated id is never fed, so it costs no step.
+    pub(crate) fn continued(&self) -> &[u32] {
+        let ids = self.continuation.as_deref().unwrap_or_default();
+        &ids[..ids.len().saturating_sub(1)]
+    }
+
+    /// The token whose row a scope may give at a position.
+    pub(crate) fn fed(&self, scope: Scope, position: u32) -> Option<u32> {
+        let position = position as usize;
+        let fed = match scope {
+            Scope::Base | Scope::Prefill => self.token_ids.get(position),
+            Scope::Tbt | Scope::TbtSelf => {
+                position.checked_sub(self.token_ids.len()).and_then(|step| self.continued().get(step))
+            }
+            Scope::TbtFree => None,
+        };
+        fed.copied().filter(|_| self.scopes.contains(&scope))
+    }
+}
+
 /// Takes what a session computes, as it comes.
 pub trait Sink {
     /// One row of logits: of the token at `position`. Called in no order of positions.

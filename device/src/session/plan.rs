@@ -102,6 +102,7 @@ impl Draft<'_> {
                 size(self.config.kv_cache_size.value, "kv_cache_size")?
             }
         };
+        let allow = self.allow(wide)?;
         for group in std::iter::once(wide).chain(tbt) {
             caches(group, feeding, cache_length)?;
         }
@@ -120,9 +121,10 @@ impl Draft<'_> {
             embedding_rows,
             // Most rows come from tbt; one of prefill that does not lie on its grid is not judged by it.
             shards: shards(tbt.unwrap_or(wide))?,
+            prefill_steps: shards(wide)?.into_iter().map(|shard| shard.step).collect(),
         };
-        let wide = self.part(wide, rows, &geometry)?;
-        let tbt = tbt.map(|group| self.part(group, 1, &geometry)).transpose()?;
+        let wide = self.part(wide, rows, allow, &geometry)?;
+        let tbt = tbt.map(|group| self.part(group, 1, allow, &geometry)).transpose()?;
         geometry.output_rows = wide.output_rows;
         Ok(Plan { geometry, wide, tbt, theta: self.theta, embeddings_start })
     }
@@ -155,7 +157,16 @@ impl Draft<'_> {
         Ok((start, size(resource.size_bytes / row_bytes, "rows of embeddings.bin")?))
     }
 
-    fn part(&self, group: &Group, rows: usize, geometry: &Geometry) -> Result<Part, SessionError> {
+    /// The mask code of a visible column: like `HailoRT`'s host, that of prefill for both groups.
+    fn allow(&self, wide: &Group) -> Result<u8, SessionError> {
+        let mask = role(wide, self.config, Role::Mask)?;
+        let allow = mask.quantisation.as_ref().and_then(visible_code).filter(|code| *code >= 1.0);
+        allow
+            .map(|code| code as u8)
+            .ok_or_else(|| contract(format!("{}: 1.0 has no code of its own", quoted(&mask.name))))
+    }
+
+    fn part(&self, group: &Group, rows: usize, allow: u8, geometry: &Geometry) -> Result<Part, SessionError> {
         let inputs = Role::ALL.map(|role| self::role(group, self.config, role));
         let mut names = Vec::with_capacity(6);
         for (role, input) in Role::ALL.into_iter().zip(inputs) {
@@ -183,16 +194,13 @@ impl Draft<'_> {
                 "{output_rows} rows of logits for {rows} rows of tokens; 1 or {rows} are known"
             )));
         }
-        let mask = role(group, self.config, Role::Mask)?;
-        let allow = mask.quantisation.as_ref().and_then(visible_code).filter(|code| *code >= 1.0);
-        let allow = allow.ok_or_else(|| contract(format!("{}: 1.0 has no code of its own", quoted(&mask.name))))?;
         Ok(Part {
             group: group.name.clone(),
             rows,
             inputs: names.try_into().map_err(|_| contract("six inputs are fed"))?,
             outputs: group.outputs.iter().map(|output| output.name.clone()).collect(),
             output_rows: size(output_rows, "rows of logits")?,
-            allow: allow as u8,
+            allow,
         })
     }
 }

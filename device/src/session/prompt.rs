@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
 
     /// Feeds the given ids; `parted` becomes the state in which the device would have chosen otherwise.
     fn forced(&mut self, parted: &mut State) -> Result<(), SessionError> {
-        for (step, token) in self.fed().iter().enumerate() {
+        for (step, token) in self.job.continued().iter().enumerate() {
             self.one(Some(Scope::Tbt), *token, false)?;
             // While the device chooses what it is forced to, forced steps are its free steps too.
             if self.own.len() == step + 1 && self.own.last() == Some(token) {
@@ -179,12 +179,6 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The ids fed in `tbt`. The last generated id is never fed, so it costs no step.
-    fn fed(&self) -> &'a [u32] {
-        let ids = self.job.continuation.as_deref().unwrap_or_default();
-        &ids[..ids.len().saturating_sub(1)]
     }
 
     /// Lets the device go on with the ids it chooses, from where it parted with what it was fed.
@@ -221,7 +215,7 @@ impl<'a> Run<'a> {
     /// Steps that attend to nothing but themselves; what the cache holds does not matter to them.
     fn self_only(&mut self, prompt_end: State) -> Result<(), SessionError> {
         self.session.set(prompt_end)?;
-        for token in self.fed() {
+        for token in self.job.continued() {
             self.one(Some(Scope::TbtSelf), *token, true)?;
         }
         Ok(())

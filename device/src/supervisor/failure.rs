@@ -160,8 +160,7 @@ impl Budget {
             Failure::Device { chip: Some(chip), device_present, .. } => match chip.status.retry() {
                 Retry::No => None,
                 // What may be repeated in the same process was.
-                Retry::Process | Retry::Unknown => self.process(u32::MAX),
-                Retry::ProcessOnce => self.process(1),
+                Retry::Process | Retry::Unknown | Retry::ProcessOnce => self.process(1),
                 Retry::ProcessAfterWait | Retry::Wait => self.wait(),
                 Retry::WaitIfPresent if *device_present => self.wait(),
                 Retry::WaitIfPresent => None,

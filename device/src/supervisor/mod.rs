@@ -64,11 +64,14 @@ impl HailoArm {
     /// It cannot be opened.
     pub fn open(settings: Settings, notes: Notes) -> Result<Self, Failure> {
         let mut budget = Budget::new(settings.attempts);
+        let mut wait = settings.wait;
         let (link, opened, audit, worker) = loop {
-            match connect(&settings, settings.wait, &notes) {
+            match connect(&settings, wait, &notes) {
                 Ok(ready) => break ready,
                 Err(failure) => spend(&mut budget, failure, &notes)?,
             }
+            // The worker that failed may still have the device.
+            wait = settings.wait.max(GIVES_BACK);
         };
         let width = opened.geometry.logits();
         if let Some(vocabulary) = settings.vocabulary.filter(|vocabulary| *vocabulary > width) {
@@ -108,6 +111,12 @@ impl HailoArm {
         self.opened.geometry.logits_step(self.settings.vocabulary)
     }
 
+    /// Why ties of logits may not be judged as ties, for the notes of a verdict.
+    #[must_use]
+    pub fn logits_step_note(&self) -> Option<String> {
+        self.opened.geometry.logits_step_note(self.settings.vocabulary)
+    }
+
     /// Versions that decide no number.
     #[must_use]
     pub fn environment(&self) -> Map<String, Value> {
@@ -119,7 +128,7 @@ impl HailoArm {
     }
 
     /// Computes a prompt, from the beginning in a new process where that may help.
-    fn prompt(&self, job: &Job) -> Result<Collected, (Scope, Failure)> {
+    fn prompt<'a>(&self, job: &'a Job) -> Result<Collected<'a>, (Scope, Failure)> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         let attempts = if slot.lost { Attempts::none() } else { self.settings.attempts };
         let mut budget = Budget::new(attempts);
@@ -136,7 +145,7 @@ impl HailoArm {
         }
     }
 
-    fn attempt(&self, slot: &mut Slot, job: &Job, scope: &mut Scope) -> Result<Collected, Failure> {
+    fn attempt<'a>(&self, slot: &mut Slot, job: &'a Job, scope: &mut Scope) -> Result<Collected<'a>, Failure> {
         let link = match &mut slot.link {
             Some(link) => link,
             empty => {
@@ -148,20 +157,22 @@ impl HailoArm {
         };
         link.send(&Request::Prompt(job.clone()))?;
         let width = self.settings.vocabulary.unwrap_or(self.opened.geometry.logits());
-        let patience = self.settings.run.wide.max(self.settings.run.tbt) + self.settings.patience.step;
-        let mut collected = Collected::default();
+        let patience = self.settings.run.wide.max(self.settings.run.tbt).saturating_add(self.settings.patience.step);
+        let mut collected = Collected::of(job, width);
         loop {
             let during = format!("computing scope {scope}");
             let (reply, payload) = link.receive(patience, &during)?;
             match reply {
                 Reply::Row { scope: of, position, token_id } => {
                     *scope = of;
-                    let added = collected.add(of, position, token_id, &payload, width);
+                    let added = collected.add(of, position, token_id, &payload);
                     added.map_err(|reason| link.garbled(&reason, &during))?;
                 }
                 Reply::Step { scope: of } => *scope = of,
                 Reply::Busy { .. } => {}
-                Reply::Generated { ids } => collected.generated = Some(ids),
+                Reply::Generated { ids } => {
+                    collected.generated(ids).map_err(|reason| link.garbled(&reason, &during))?;
+                }
                 Reply::Done => return Ok(collected),
                 Reply::Failed(failed) => return Err(failed.into()),
                 Reply::Hello { .. } | Reply::Inventory(_) | Reply::Opened(_) => {

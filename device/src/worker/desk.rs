@@ -253,9 +253,10 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// The first device that can be had, or why the last cannot for now.
+/// The first device that can be had, or why one cannot for now. Another that fails is an error only where none is in use: a
+/// chip of another kind may stand beside the right one.
 fn try_each(library: &dyn Library, ids: &[String], locks: &Path) -> Result<Result<Taken, Failed>, Trouble> {
-    let mut last = None;
+    let (mut last, mut failed) = (None, None);
     for id in ids {
         let outcome = match DeviceLock::take(locks, id) {
             Ok(lock) => library.open(id).map(|device| (device, lock)),
@@ -263,17 +264,25 @@ fn try_each(library: &dyn Library, ids: &[String], locks: &Path) -> Result<Resul
                 last = Some(in_use(error.to_string(), None));
                 continue;
             }
-            Err(error @ LockError::Io { .. }) => return Err(refused(error.to_string())),
+            Err(error @ LockError::Io { .. }) => {
+                failed.get_or_insert(refused(error.to_string()));
+                continue;
+            }
         };
         match outcome {
             Ok(taken) => return Ok(Ok(taken)),
             Err(error) if error.status == Status::DEVICE_IN_USE => {
                 last = Some(in_use(format!("device {id} is in use by another program: {error}"), Some(error)));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                failed.get_or_insert(error.into());
+            }
         }
     }
-    Ok(Err(last.unwrap_or_else(|| in_use("every device is in use".into(), None))))
+    match (last, failed) {
+        (None, Some(failed)) => Err(failed),
+        (held, _) => Ok(Err(held.unwrap_or_else(|| in_use("every device is in use".into(), None)))),
+    }
 }
 
 fn in_use(message: String, chip: Option<ChipError>) -> Failed {

@@ -102,9 +102,22 @@ pub struct Error {
     pub detail: String,
 }
 
+impl Error {
+    /// What may help in this place, beyond what is known of the status. Calls that send or configure a HEF have 45 s by default.
+    pub fn advice(&self) -> Option<&'static str> {
+        let sends = matches!(self.step, Step::CreateModel | Step::Configure);
+        (sends && self.status == Status::TIMEOUT).then_some(
+            "a large HEF may need HAILO_REQUEST_TIMEOUT_SECONDS (with ssh: 'ssh pi5 env HAILO_REQUEST_TIMEOUT_SECONDS=120 fidelity-worker')",
+        )
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.status, self.step.description(), self.detail)?;
+        if let Some(advice) = self.advice() {
+            write!(f, "; {advice}")?;
+        }
         self.status.cause().map_or(Ok(()), |cause| write!(f, " ({cause})"))
     }
 }
@@ -123,6 +136,18 @@ mod tests {
             "NOT_FOUND (61) while sending the HEF: network group tbt (no network group, stream or resource of that name, or a stream \
              without a buffer)"
         );
+    }
+
+    #[test]
+    fn a_timeout_of_sending_or_configuring_names_the_setting_that_helps() {
+        let told = |status, step| {
+            let error = Error { status: Status::new(status), step, detail: "network group tbt".into() };
+            error
+                .to_string()
+                .contains("network group tbt; a large HEF may need HAILO_REQUEST_TIMEOUT_SECONDS (with ssh: ")
+        };
+        assert!(told(4, Step::CreateModel) && told(4, Step::Configure));
+        assert!(!told(4, Step::Wait) && !told(8, Step::Configure));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod fake_chip;
 #[path = "../support/small_llm.rs"]
 mod small_llm;
 
+mod grids;
 mod refusals;
 mod scopes;
 mod worked_rows;

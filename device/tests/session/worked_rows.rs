@@ -281,3 +281,19 @@ fn rope_and_logits_are_float32_and_the_cache_is_switched_on() {
         assert_eq!(group.float32, streams.map(|stream| format!("{network}/{stream}")));
     }
 }
+
+#[test]
+fn both_groups_are_fed_the_code_of_prefill() {
+    let mut hef = with_codes(small().hef());
+    let mask = hef.groups[1].edge("small_tbt/input_layer2");
+    // By these numbers 1.0 would be code 3.
+    mask.quantisation = Some((100.0 / 255.0, 0.0));
+    mask.limits = [0.0, 100.0];
+    let runs = runs(&hef, &[3, 1], &[4, 0], &[Scope::Tbt]);
+    let (group, inputs) = runs.last().expect("a step");
+    assert_eq!(group, "base_model__tbt");
+    #[rustfmt::skip]
+    assert_eq!(inputs[MASK], [
+        0, 0, 0, A, A, A,  0, 0, 0, A, A, A,
+    ]);
+}

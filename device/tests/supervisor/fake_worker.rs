@@ -9,7 +9,7 @@ use std::{
 };
 
 use fidelity_device::{
-    chip::Library,
+    chip::{ChipError, Device, Library, Versions},
     worker::{self, PROTOCOL, Reply, read_frame, write_frame},
 };
 
@@ -17,7 +17,8 @@ use crate::fake_chip::{Call, FakeLibrary, Mishap};
 
 pub(crate) fn run(mode: &str) -> ExitCode {
     match mode {
-        "chip" => return worker::run(library),
+        "chip" => return worker::run(|| Some(Box::new(library()))),
+        "two-chips" => return worker::run(|| Some(Box::new(TwoChips(library())))),
         "no-library" => return worker::run(|| None),
         "greets" => say(b"Welcome to this machine!\nLast login: today\n"),
         "old" => hello(PROTOCOL + 1),
@@ -46,13 +47,29 @@ fn hello(protocol: u32) {
 
 /// A chip with the mishaps of the command line: `CALL:AT:MISHAP`, each preceded by `-`, by a file that makes it happen once, or
 /// by `@` and a file that keeps it from happening.
-fn library() -> Option<Box<dyn Library>> {
+fn library() -> FakeLibrary {
     // A library that writes to stdout must not disturb the frames.
     say(b"[HailoRT] [info] noise on stdout\n");
     let words: Vec<String> = env::args().skip(3).collect();
     let mishaps = words.chunks(2).filter(|pair| happens(&pair[0])).map(|pair| mishap(&pair[1]));
-    let library = FakeLibrary::with(&mishaps.collect::<Vec<_>>());
-    Some(Box::new(library))
+    FakeLibrary::with(&mishaps.collect::<Vec<_>>())
+}
+
+/// The same with a second device.
+struct TwoChips(FakeLibrary);
+
+impl Library for TwoChips {
+    fn versions(&self) -> Result<Versions, ChipError> {
+        self.0.versions()
+    }
+
+    fn scan(&self) -> Result<Vec<String>, ChipError> {
+        Ok([self.0.scan()?, vec!["0000:02:00.0".into()]].concat())
+    }
+
+    fn open(&self, id: &str) -> Result<Box<dyn Device>, ChipError> {
+        self.0.open(id)
+    }
 }
 
 fn happens(file: &str) -> bool {

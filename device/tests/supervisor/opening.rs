@@ -22,6 +22,8 @@ tests!(
     a_failed_audit_stops_unless_accepted,
     a_file_without_caches_is_fed_whole_sequences,
     a_busy_device_is_waited_for,
+    what_our_own_worker_still_has_is_waited_for,
+    the_first_device_that_can_be_had_is_taken,
     what_may_help_is_tried_and_what_may_not_is_not,
 );
 
@@ -131,6 +133,32 @@ fn a_busy_device_is_waited_for() {
     bench.open(Settings { wait: Duration::from_secs(10), ..bench.settings(&once("second")) }).expect("opens");
 }
 
+fn what_our_own_worker_still_has_is_waited_for() {
+    let bench = Bench::new();
+    // Whoever comes after a failure finds the device in use once, though --wait was not given.
+    let once = bench.path("once");
+    let mode = format!("chip {} open:0:status:8 - open:0:status:73", once.display());
+    bench.open(bench.settings(&mode)).expect("opens");
+    assert_eq!(bench.retries().len(), 1);
+}
+
+fn the_first_device_that_can_be_had_is_taken() {
+    let bench = Bench::new();
+    let arm = bench.open(bench.settings("two-chips - open:0:status:75")).expect("opens the second");
+    assert_eq!(arm.opened().device.id, "0000:02:00.0");
+    drop(arm);
+    let chosen = Settings { device: Some("0000:01:00.0".into()), ..bench.settings("two-chips - open:0:status:75") };
+    says(&refused(&bench, chosen), "75");
+    for (first, second) in [(75, 73), (73, 75)] {
+        let mode = format!("two-chips - open:0:status:{first} - open:1:status:{second}");
+        let failure = refused(&bench, bench.settings(&mode));
+        assert!(matches!(failure, Failure::InUse { .. }), "{failure}");
+    }
+    let failure = refused(&bench, bench.settings("two-chips - open:0:status:75 - open:1:status:76"));
+    assert!(matches!(failure, Failure::Device { .. }), "{failure}");
+    says(&failure, "75");
+}
+
 fn what_may_help_is_tried_and_what_may_not_is_not() {
     // Status, and how often is tried again when it never goes away.
     for (call, status, expected) in [
@@ -140,7 +168,8 @@ fn what_may_help_is_tried_and_what_may_not_is_not() {
         ("open", 74, 2),
         ("configure", 93, 0),
         ("configure", 8, 1),
-        ("configure", 4, 2),
+        ("configure", 4, 1),
+        ("configure", 88, 1),
         ("configure", 62, 2),
     ] {
         let bench = Bench::new();
