@@ -6,9 +6,7 @@ use std::{
     path::Path,
 };
 
-use fidelity_trace::{
-    Arm, ArmKind, Capture, Manifest, PromptRecord, Rows, Scope, Site, Taps, Tensor, TraceWriter,
-};
+use fidelity_trace::{Arm, ArmKind, Capture, Manifest, PromptRecord, Rows, Scope, Site, Taps, Tensor, TraceWriter};
 use ndarray::{ArrayD, Axis as Index};
 use serde_json::Value;
 

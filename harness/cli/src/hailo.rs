@@ -99,7 +99,8 @@ impl Hailo {
     }
 
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
-        self.notes.iter().cloned().chain(unsettled(self.arm.audit()))
+        let step = self.arm.logits_step_note();
+        self.notes.iter().cloned().chain(unsettled(self.arm.audit())).chain(step)
     }
 }
 
