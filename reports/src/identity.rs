@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_trace::{Arm, CheckpointIdentity, Deviation, Status};
+use fidelity_trace::{Arm, ArmKind, CheckpointIdentity, Deviation, Status};
 use fidelity_verdict::{ArmIdentity, Verdict};
 use serde_json::{Map, Value};
 
@@ -22,6 +22,22 @@ pub(crate) fn arm_name(arm: &Arm) -> String {
 pub(crate) fn name_in_role(role: &str, arm: &Arm) -> String {
     let name = arm_name(arm);
     name.strip_prefix(role).map(str::trim).filter(|rest| !rest.is_empty()).unwrap_or(&name).to_owned()
+}
+
+/// What a compiled model ran on, as far as it is known.
+pub(crate) fn on_device(arm: &Arm) -> Option<String> {
+    let fact = |(key, said): (&str, &str)| {
+        arm.detail.get(key).filter(|it| !it.is_null()).map(|it| format!("{said} {}", plain(it)))
+    };
+    let facts = [
+        ("hef_sha256", "HEF"),
+        ("audit", "audit"),
+        ("hailort", "HailoRT"),
+        ("firmware", "firmware"),
+        ("driver", "driver"),
+    ];
+    let known: Vec<_> = facts.into_iter().filter_map(fact).collect();
+    (arm.kind == ArmKind::Hailo && !known.is_empty()).then(|| printable(&known.join(", ")))
 }
 
 /// The checkpoint, where it came from and which revision it is.
@@ -94,13 +110,23 @@ fn shortened(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fidelity_trace::{Arm, ArmKind, Emulation, Fault, Intervention};
+    use fidelity_trace::{Emulation, Fault, Intervention};
 
     #[test]
     fn an_injected_fault_is_named_as_such() {
         let fault = Deviation::from(&Intervention { fault: Fault::GqaTile, block: Some(2) });
         assert_eq!(deviation(&fault), "fault injected on purpose: gqa_tile in block 2");
         assert!(is_injected(&fault));
+    }
+
+    #[test]
+    fn a_device_says_what_ran_on_it() {
+        let detail =
+            serde_json::json!({"hef_sha256": "0123456789abcdef".repeat(4), "hailort": "5.2.0", "driver": null});
+        let detail = detail.as_object().expect("an object").clone();
+        let arm = |kind| Arm { kind, name: "hailo10h".into(), detail: detail.clone() };
+        assert_eq!(on_device(&arm(ArmKind::Hailo)).as_deref(), Some("HEF 0123456789ab, HailoRT 5.2.0"));
+        assert_eq!(on_device(&arm(ArmKind::Emulator)), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{path::Path, time::Duration};
 use fidelity_verdict::{Outcome, Verdict};
 
 use crate::{
-    identity::{arm_phrase, checkpoint_name, deviation, is_expected, name_in_role, prompt_counts},
+    identity::{arm_phrase, checkpoint_name, deviation, is_expected, name_in_role, on_device, prompt_counts},
     text::{printable, wrapped},
 };
 
@@ -79,6 +79,7 @@ fn header(verdict: &Verdict, style: Style) -> Vec<String> {
     entry("checkpoint", &checkpoint_name(&verdict.checkpoint));
     for (role, identity) in [("reference", &verdict.arms.reference), ("device", &verdict.arms.device)] {
         entry(role, &name_in_role(role, &identity.arm));
+        on_device(&identity.arm).iter().for_each(|facts| entry("", facts));
         identity.deviations.iter().for_each(|applied| entry("", &deviation(applied)));
     }
     entry("prompts", &prompt_counts(verdict));

@@ -100,6 +100,10 @@ fn sentence(scopes: &BTreeMap<Scope, ScopeAttribution>, device: &Verdict) -> Str
     }
     let added = match worst.excess_interval {
         None => "; with one prompt there is no telling whether the device adds to that".to_owned(),
+        Some([_, high]) if high < 0.0 => {
+            ": the device is nearer to float32 than this recipe predicts, so it may not be what it was compiled with"
+                .to_owned()
+        }
         Some([low, _]) if low <= 0.0 => ": the device adds nothing measurable".to_owned(),
         Some([low, high]) => format!(
             ": toolchain, host or silicon take another {} (95 % interval {} to {})",

@@ -37,7 +37,7 @@ fn what_cannot_be_found() {
             &["run", "--scopes", "tbt", "--new-tokens", "1"],
             "`tbt` needs generated ids, but --new-tokens is 1; give at least 2",
         ),
-        (&["run", "--device", "hailo"], "`hailo` is not an arm of this version"),
+        (&["run", "--device", "hailo"], "--device hailo needs the compiled model"),
         (&["run", "--resume"], "--out"),
         (&["report", "nowhere"], "cannot read nowhere"),
     ] {
