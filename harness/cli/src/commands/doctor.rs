@@ -100,6 +100,7 @@ fn of_host() -> Vec<Line> {
 fn space(what: &'static str, folder: &Path) -> Option<Line> {
     let place = folder.ancestors().find(|folder| folder.is_dir())?;
     let found = nix::sys::statvfs::statvfs(place).ok()?;
+    #[allow(clippy::useless_conversion, reason = "they are narrower on machines of 32 bits")]
     let free = u64::from(found.blocks_available()).saturating_mul(found.fragment_size().into());
     let said = format!("{:.1} GB free", free as f64 / 1e9);
     Some(match free < LITTLE_SPACE {

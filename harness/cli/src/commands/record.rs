@@ -30,8 +30,8 @@ pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
 
 /// An arm before it computes.
 enum Arm {
-    Emulator(ArmPlan),
-    Hailo(Hailo),
+    Emulator(Box<ArmPlan>),
+    Hailo(Box<Hailo>),
 }
 
 pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
@@ -46,10 +46,14 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
         _ => Inputs::gather(&args.checkpoint, &args.prompts, &progress)?,
     };
     let arm = match device {
-        Device::Hailo => {
-            Arm::Hailo(Hailo::open(&args.arm.hailo, &args.prompts, &mut inputs, args.output.quiet, &progress)?)
-        }
-        Device::Emulator | Device::Replay(_) => Arm::Emulator(ArmPlan::make(&args.arm, &inputs)?),
+        Device::Hailo => Arm::Hailo(Box::new(Hailo::open(
+            &args.arm.hailo,
+            &args.prompts,
+            &mut inputs,
+            args.output.quiet,
+            &progress,
+        )?)),
+        Device::Emulator | Device::Replay(_) => Arm::Emulator(Box::new(ArmPlan::make(&args.arm, &inputs)?)),
     };
     if let (Some(trace), Some(path), Some(keys)) = (&given, &args.reference, inputs.keys) {
         let its = trace.manifest().other.get("settings").and_then(|settings| settings["keys"].as_u64());

@@ -35,8 +35,9 @@ fn a_device_as_far_off_as_its_recipe_adds_nothing() {
     assert!((base.recipe - base.device).abs() < 0.01 && base.implementation.is_some_and(|it| it < base.device));
     assert!(found.sentence.starts_with("the recipe alone predicts Pearson 0.9"), "{}", found.sentence);
     assert!(found.sentence.ends_with(": the device adds nothing measurable"), "{}", found.sentence);
-    // Nor does one that is nearer to the reference than its emulator.
-    assert!(attributed(6, 0.4, 0.2).sentence.ends_with("adds nothing measurable"));
+    // Nor does one that is nearer to the reference than its emulator, but it hardly was compiled that way.
+    let nearer = attributed(6, 0.4, 0.2).sentence;
+    assert!(nearer.contains("nearer to float32 than this recipe predicts"), "{nearer}");
 }
 
 #[test]

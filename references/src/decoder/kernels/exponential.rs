@@ -2,8 +2,8 @@
 
 use std::f32::consts::LOG2_E;
 
-/// ln 2 in two parts; the first has ten bits, so that its product with a power is exact.
-const LN_2_HIGH: f32 = 0.693_359_375;
+/// ln 2 in two parts; the first has nine bits, so that its product with a power is exact.
+const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// 1.5 · 2²³: what it is added to is rounded to an integer, which stands in the lowest bits.
