@@ -38,13 +38,11 @@ impl Packed {
             if output < outputs { values[output * inputs + input].to_bits() } else { 0 }
         };
         let panels = if values.par_iter().all(|value| value.to_bits() & 0xffff == 0) {
-            Panels::Halves(packed(outputs, inputs, HALF, |panel, input, channel| {
+            Panels::Halves(packed(outputs, inputs, |panel, input, channel| {
                 bits(panel, input, channel) >> 16 | bits(panel, input, channel + HALF)
             }))
         } else {
-            Panels::Floats(packed(outputs, inputs, PANEL, |panel, input, channel| {
-                f32::from_bits(bits(panel, input, channel))
-            }))
+            Panels::Floats(packed(outputs, inputs, |panel, input, channel| f32::from_bits(bits(panel, input, channel))))
         };
         Ok(Self { inputs, outputs, panels })
     }
@@ -162,7 +160,8 @@ fn shares(panels: impl Iterator<Item = usize>, size: usize) -> Vec<Vec<(usize, R
         let mut start = 0;
         while start < panels {
             if room == 0 {
-                (shares, room) = ([shares, vec![Vec::new()]].concat(), size);
+                shares.push(Vec::new());
+                room = size;
             }
             let end = panels.min(start + room);
             shares.last_mut().expect("never empty").push((index, start..end));
@@ -172,15 +171,10 @@ fn shares(panels: impl Iterator<Item = usize>, size: usize) -> Vec<Vec<(usize, R
     shares
 }
 
-fn packed<T: Panel>(
-    outputs: usize,
-    inputs: usize,
-    width: usize,
-    value: impl Fn(usize, usize, usize) -> T + Sync,
-) -> Vec<T> {
-    let mut packed = vec![T::default(); outputs.div_ceil(PANEL) * inputs * width];
-    packed.par_chunks_mut((inputs * width).max(1)).enumerate().for_each(|(panel, to)| {
-        for (input, to) in to.chunks_exact_mut(width).enumerate() {
+fn packed<T: Panel>(outputs: usize, inputs: usize, value: impl Fn(usize, usize, usize) -> T + Sync) -> Vec<T> {
+    let mut packed = vec![T::default(); outputs.div_ceil(PANEL) * inputs * T::WIDTH];
+    packed.par_chunks_mut((inputs * T::WIDTH).max(1)).enumerate().for_each(|(panel, to)| {
+        for (input, to) in to.chunks_exact_mut(T::WIDTH).enumerate() {
             for (channel, to) in to.iter_mut().enumerate() {
                 *to = value(panel, input, channel);
             }
