@@ -111,14 +111,20 @@ pub(crate) struct ArmArgs {
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct HailoArgs {
-    /// With --device hailo: the compiled model, a path on the worker's machine.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hef: Option<String>,
+pub(crate) struct WorkerArgs {
     /// How to start the worker that owns the device, such as 'ssh pi5 fidelity-worker' [default: this program if it was built
     /// with HailoRT, else fidelity-worker beside it or on PATH].
     #[arg(long, value_name = "CMD", env = "FIDELITY_WORKER")]
     pub(crate) worker: Option<String>,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct HailoArgs {
+    /// With --device hailo: the compiled model, a path on the worker's machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hef: Option<String>,
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
     /// The device, where there are several [default: the first that is free].
     #[arg(long, value_name = "ID")]
     pub(crate) device_id: Option<String>,
@@ -333,10 +339,8 @@ pub(crate) struct CacheArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// How to start the worker that owns the device, such as 'ssh pi5 fidelity-worker' [default: this program if it was built
-    /// with HailoRT, else fidelity-worker beside it or on PATH].
-    #[arg(long, value_name = "CMD", env = "FIDELITY_WORKER")]
-    pub(crate) worker: Option<String>,
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
     /// A compiled model on this machine: does it fit the device?
     #[arg(long, value_name = "FILE")]
     pub(crate) hef: Option<PathBuf>,

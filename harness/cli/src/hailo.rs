@@ -15,7 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    args::{HailoArgs, PromptArgs},
+    args::{HailoArgs, PromptArgs, WorkerArgs},
     arms::{Target, record_subject_fed},
     audit_text::id,
     commands::audit::facts,
@@ -41,7 +41,7 @@ impl Hailo {
         progress: &Progress,
     ) -> Result<Self, CliError> {
         let hef = args.hef.as_deref().ok_or(CliError::NoHef)?;
-        let command = worker_command(args)?;
+        let command = worker_command(&args.worker)?;
         let mut notes = Vec::new();
         let mut settings = Settings::new(&command, hef);
         if Path::new(hef).is_file() {
@@ -105,7 +105,7 @@ impl Hailo {
 }
 
 /// How the worker is started: as asked for, else this program where it can be one, else `fidelity-worker`.
-pub(crate) fn worker_command(args: &HailoArgs) -> Result<String, CliError> {
+pub(crate) fn worker_command(args: &WorkerArgs) -> Result<String, CliError> {
     if let Some(command) = &args.worker {
         return Ok(command.clone());
     }

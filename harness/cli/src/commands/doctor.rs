@@ -13,7 +13,7 @@ use fidelity_verdict::ExitCode;
 use serde_json::json;
 
 use crate::{
-    args::{DoctorArgs, HailoArgs},
+    args::DoctorArgs,
     doctor::{Line, State, of_hef, of_inventory},
     error::CliError,
     hailo::worker_command,
@@ -29,8 +29,7 @@ const LITTLE_SPACE: u64 = 4 << 30;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, CliError> {
     let mut lines = Vec::new();
-    let asked = HailoArgs { worker: args.worker.clone(), ..HailoArgs::default() };
-    let inventory = match worker_command(&asked) {
+    let inventory = match worker_command(&args.worker) {
         Ok(command) => of_worker(&command, &mut lines),
         Err(error) => {
             lines.push(Line::missing("worker", "there is none", error.to_string()));
