@@ -5,7 +5,6 @@ mod failure;
 mod link;
 mod rows;
 mod settings;
-mod trace;
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -18,7 +17,6 @@ use serde_json::{Map, Value, json};
 
 pub use failure::{Attempts, Failure};
 pub use settings::{Patience, Settings};
-pub use trace::{Task, record_trace};
 
 use failure::{Budget, Remedy};
 use link::Link;

@@ -9,10 +9,12 @@ use std::{
 
 use fidelity_device::{
     session::{Deadlines, PrefillRows},
-    supervisor::{Attempts, Failure, HailoArm, Patience, Settings, Task, record_trace},
+    supervisor::{Attempts, Failure, HailoArm, Patience, Settings},
 };
 use fidelity_hef_writer::hef_writer::Hef;
-use fidelity_trace::{CheckpointIdentity, PromptRecord, Scope, Trace};
+use fidelity_trace::{
+    CheckpointIdentity, Manifest, PromptRecord, Recording, Scope, Subject, Taps, Trace, TraceWriter, record,
+};
 use tempfile::TempDir;
 
 use crate::small_llm::{small, with_codes};
@@ -93,15 +95,20 @@ impl Bench {
 
     pub(crate) fn record_with(&self, arm: &HailoArm, folder: &str, resume: bool) -> Trace {
         let continuations = vec![vec![5, 1, 5, 1], vec![2, 2, 2, 2], vec![0, 7, 3, 1]];
-        let task = Task {
-            checkpoint: CheckpointIdentity { name: "small".into(), ..CheckpointIdentity::default() },
-            prompts: prompts(),
-            continuations: &continuations,
+        let checkpoint = CheckpointIdentity { name: "small".into(), ..CheckpointIdentity::default() };
+        let mut manifest = Manifest::new(arm.arm(), checkpoint);
+        manifest.prompts = prompts();
+        manifest.logits_step = arm.logits_step();
+        manifest.environment = arm.environment();
+        let recording = Recording {
             scopes: &SCOPES,
+            taps: &Taps::List(Vec::new()),
             new_tokens: 4,
+            continuations: Some(&continuations),
             on_prompt: &|_| {},
         };
-        record_trace(arm, task, &self.path(folder), resume).expect("writes");
+        let writer = TraceWriter::open(&self.path(folder), manifest, resume).expect("opens");
+        record(arm, &recording, writer).expect("writes");
         Trace::open(&self.path(folder)).expect("readable")
     }
 
