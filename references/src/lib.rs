@@ -16,6 +16,7 @@ mod keys;
 mod local;
 mod noise;
 mod pooling;
+mod refed;
 mod reference;
 mod scopes;
 mod second_opinion;

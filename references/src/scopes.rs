@@ -9,6 +9,7 @@ use fidelity_trace::{Capture, Network, Request, Rows, Scope, Site, SubjectError}
 use crate::{
     Cache, Chunk, Decoder, Feed, Instrument, Part, TapCollector, Visibility, Wiring,
     error::without_backtrace,
+    refed::Refed,
     taps::{KeyLayout, TappedChunk},
 };
 
@@ -21,6 +22,24 @@ pub const TOGETHER: usize = 16;
 /// # Errors
 /// The computation fails: out of memory, or a fault of ours.
 pub fn run_scopes(
+    decoder: &Decoder,
+    wiring: &Wiring,
+    numerics: &mut dyn Instrument,
+    requests: &[Request<'_>],
+    captures: &mut [Capture],
+) -> std::result::Result<(), SubjectError> {
+    let Some(refed) = Refed::by(wiring, decoder.architecture()) else {
+        return run_as_asked(decoder, wiring, numerics, requests, captures);
+    };
+    let fed: Vec<Vec<u32>> = requests.iter().map(|request| refed.token_ids(request)).collect();
+    let changed = requests.iter().zip(&fed).map(|(request, token_ids)| Request { token_ids, ..*request });
+    let changed: Vec<Request<'_>> = changed.collect();
+    run_as_asked(decoder, wiring, numerics, &changed, captures)?;
+    requests.iter().zip(captures).for_each(|(request, capture)| refed.relabel(request, capture));
+    Ok(())
+}
+
+fn run_as_asked(
     decoder: &Decoder,
     wiring: &Wiring,
     numerics: &mut dyn Instrument,

@@ -38,7 +38,8 @@ fn planted(name: &str, change: impl FnOnce(&mut Architecture), fault: Option<Fau
     change(&mut architecture);
     let mut weights = WeightFiles::open(&folder).expect("there");
     let decoder = Decoder::load(&mut weights, &architecture, &|_, tensor| Ok(tensor)).expect("complete");
-    let wiring = Wiring::new(fault.map(|fault| Intervention { fault, block: None }).into_iter().collect());
+    let faults = fault.map(Intervention::from).into_iter().collect();
+    let (decoder, wiring) = decoder.with_faults(faults).expect("fits");
     checked(&checkpoint, &decoder, &wiring, &prompts(name))
 }
 

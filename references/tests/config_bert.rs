@@ -77,6 +77,9 @@ fn inert_keys_of_real_bert_files_are_no_obstacle() {
 #[test]
 fn faults_that_change_nothing_in_an_encoder_are_known() {
     let a = parse(&bert(json!({}))).expect("supported");
-    let immune: Vec<Fault> = Fault::ALL.into_iter().filter(|fault| a.immune_to(*fault).is_some()).collect();
+    let immune: Vec<Fault> = [Fault::SoftmaxAcrossHeads, Fault::MaskRepeated, Fault::GqaTile, Fault::RopeInterleaved]
+        .into_iter()
+        .filter(|fault| a.immune_to(&(*fault).into()).is_some())
+        .collect();
     assert_eq!(immune, [Fault::MaskRepeated, Fault::GqaTile, Fault::RopeInterleaved]);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{Result, Tensor};
 use common::{golden, golden_folder, reference, relative_l2};
-use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part, Visibility};
 use fidelity_trace::{BlockSite, Fault, Intervention, Site};
 
 /// Keeps one site.
@@ -23,7 +23,8 @@ fn site(decoder: &Decoder, tokens: usize, fault: Option<Fault>, block: Option<u3
     let ids = golden(&golden_folder("llama-gqa").join("golden.safetensors")).integers["token_ids"].clone();
     let positions: Vec<u32> = (0..tokens as u32).collect();
     let chunk = Chunk { token_ids: &ids[..tokens], positions: &positions, visibility: Visibility::Causal };
-    let wiring = Wiring::new(fault.map(|fault| Intervention { fault, block }).into_iter().collect());
+    let faults = fault.map(|fault| Intervention { block, ..fault.into() }).into_iter().collect();
+    let (decoder, wiring) = decoder.with_faults(faults).expect("fits");
     let mut keep = Keep(site, None);
     decoder.forward(&chunk, None, &wiring, &mut keep).expect("computes");
     keep.1.expect("every site is seen")
@@ -35,14 +36,18 @@ fn errors(fault: Fault, tokens: usize) -> Vec<f64> {
     rows(None).iter().zip(&rows(Some(fault))).map(|(right, wrong)| relative_l2(right, wrong)).collect()
 }
 
+/// What the first signatures are of.
+const OF_ATTENTION: [Fault; 4] =
+    [Fault::SoftmaxAcrossHeads, Fault::MaskRepeated, Fault::GqaTile, Fault::RopeInterleaved];
+
 #[test]
 fn one_token_splits_the_faults() {
-    for fault in Fault::ALL {
+    for fault in OF_ATTENTION {
         let error = errors(fault, 1)[0];
         let seen = match fault {
             // With one legal key every right head weight is 1, so what concerns q, k and masks cannot matter.
             Fault::RopeInterleaved | Fault::MaskRepeated => error < 1e-6,
-            Fault::SoftmaxAcrossHeads | Fault::GqaTile => error > 0.01,
+            _ => error > 0.01,
         };
         assert!(seen, "{}: {error:.2e}", fault.name());
     }
@@ -50,7 +55,7 @@ fn one_token_splits_the_faults() {
 
 #[test]
 fn every_fault_is_seen_in_a_prompt() {
-    for fault in Fault::ALL {
+    for fault in OF_ATTENTION {
         let errors = errors(fault, 24);
         assert!(errors[23] > 0.01, "{}: {:.2e}", fault.name(), errors[23]);
     }

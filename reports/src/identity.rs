@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_injected_fault_is_named_as_such() {
-        let fault = Deviation::from(&Intervention { fault: Fault::GqaTile, block: Some(2) });
+        let fault = Deviation::from(&Intervention { block: Some(2), ..Fault::GqaTile.into() });
         assert_eq!(deviation(&fault), "fault injected on purpose: gqa_tile in block 2");
         assert!(is_injected(&fault));
     }

@@ -29,7 +29,7 @@ impl ArmPlan {
         let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
         let architecture = inputs.checkpoint.architecture();
         faults.iter().try_for_each(|fault| fault.check(architecture.blocks as u32))?;
-        if let Some((fault, why)) = faults.iter().find_map(|it| Some((it.fault, architecture.immune_to(it.fault)?))) {
+        if let Some((fault, why)) = faults.iter().find_map(|it| Some((it.fault, architecture.immune_to(it)?))) {
             return Err(CliError::ImmuneToFault { fault: fault.name(), why });
         }
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
@@ -48,7 +48,7 @@ impl ArmPlan {
                 Emulator::quantised(&inputs.checkpoint, &recipe, plan, float32, &calibration)?
             }
         };
-        Ok(emulator.with_faults(self.faults))
+        Ok(emulator.with_faults(self.faults)?)
     }
 }
 

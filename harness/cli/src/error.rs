@@ -171,7 +171,7 @@ impl CliError {
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
-            Self::Emulator(EmulatorError::Calibration(_)) => ExitCode::Device,
+            Self::Emulator(EmulatorError::Calibration(_) | EmulatorError::Fault(_)) => ExitCode::Device,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

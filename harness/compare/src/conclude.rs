@@ -117,6 +117,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         generated: header.generated,
         prompts: header.prompts,
         attribution: None,
+        diagnosis: None,
     }
 }
 

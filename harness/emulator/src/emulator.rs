@@ -20,7 +20,7 @@ pub struct Emulator {
     applied: Option<Applied>,
     grids: BTreeMap<Site, SiteGrid>,
     basis: Basis,
-    interventions: Vec<Intervention>,
+    wiring: Wiring,
 }
 
 /// What a trace says of the recipe.
@@ -39,6 +39,9 @@ pub enum EmulatorError {
     /// The calibration could not be computed.
     #[error("while computing the calibration: {0}")]
     Calibration(candle_core::Error),
+    /// A fault cannot be injected.
+    #[error("while injecting a fault: {0}")]
+    Fault(candle_core::Error),
     /// A site's range is not finite.
     #[error(
         "calibration: {site} has the range {found}, expected finite values; the checkpoint itself overflows on the calibration prompts"
@@ -102,7 +105,7 @@ impl Emulator {
                 not_emulated: plan.not_emulated,
             },
         };
-        Ok(Self { decoder, applied: Some(applied), grids, basis, interventions: Vec::new() })
+        Ok(Self { decoder, applied: Some(applied), grids, basis, wiring: Wiring::default() })
     }
 
     /// The checkpoint after what a plan does to it that is exact in float, and nothing else: to hold it equal to the checkpoint.
@@ -116,7 +119,7 @@ impl Emulator {
         let preparation = Preparation::new(plan, a, factors.into_factors(), None);
         let decoder = checkpoint.transformed_decoder(&preparation)?;
         let basis = preparation.into_basis();
-        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, interventions: Vec::new() })
+        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, wiring: Wiring::default() })
     }
 
     /// The checkpoint in float32, for faults alone.
@@ -126,21 +129,23 @@ impl Emulator {
     pub fn float32(checkpoint: &Checkpoint) -> Result<Self, EmulatorError> {
         let decoder = checkpoint.decoder(&|_, tensor| Ok(tensor))?;
         let basis = Basis::default();
-        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, interventions: Vec::new() })
+        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, wiring: Wiring::default() })
     }
 
     /// The same with faults injected.
-    #[must_use]
-    pub fn with_faults(mut self, interventions: Vec<Intervention>) -> Self {
-        self.interventions = interventions;
-        self
+    ///
+    /// # Errors
+    /// A fault does not fit the checkpoint.
+    pub fn with_faults(mut self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
+        (self.decoder, self.wiring) = self.decoder.with_faults(interventions).map_err(EmulatorError::Fault)?;
+        Ok(self)
     }
 
     /// Everything that deviates from the plain computation, for the trace.
     #[must_use]
     pub fn deviations(&self) -> Vec<Deviation> {
         let quantisation = self.applied.as_ref().map(|applied| Deviation::from(&applied.emulation));
-        quantisation.into_iter().chain(self.interventions.iter().map(Deviation::from)).collect()
+        quantisation.into_iter().chain(self.wiring.interventions().iter().map(Deviation::from)).collect()
     }
 
     /// The step of its logit grid, one shard; `None` when logits are not quantised.
@@ -187,7 +192,8 @@ impl Subject for Emulator {
     }
 
     fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<(), SubjectError> {
-        let wiring = Wiring::new(self.interventions.clone());
+        // Ranges that faults set at first sight are those of these prompts.
+        let wiring = self.wiring.clone();
         let mut quantiser = Quantiser::new(&self.grids, &self.basis);
         run_scopes(&self.decoder, &wiring, &mut quantiser, requests, captures)?;
         quantiser.store(captures, requests.first().map_or(&[], |request| request.scopes));

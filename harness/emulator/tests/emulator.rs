@@ -91,8 +91,8 @@ fn logits_lie_on_the_step_that_the_trace_records() {
 
 #[test]
 fn everything_done_to_the_computation_is_stamped() {
-    let fault = Intervention { fault: Fault::MaskRepeated, block: Some(1) };
-    let deviations = emulator("a16_w8").with_faults(vec![fault]).deviations();
+    let fault = Intervention { block: Some(1), ..Fault::MaskRepeated.into() };
+    let deviations = emulator("a16_w8").with_faults(vec![fault]).expect("fits").deviations();
     let kinds: Vec<_> = deviations.iter().map(|deviation| (deviation.kind.as_str(), deviation.name.as_str())).collect();
     assert_eq!(kinds, [("emulation", "quantisation"), ("intervention", "mask_repeated")]);
     assert_eq!(deviations[0].parameters["calibration"], "test: 3 prompts of 25 tokens");

@@ -6,6 +6,8 @@
 mod capture;
 mod deviation;
 mod disk;
+mod fault;
+mod intervention;
 mod manifest;
 mod names;
 mod parallel;
@@ -20,8 +22,10 @@ mod taps;
 mod write;
 
 pub use capture::{Capture, Rows, ScopeCapture, Tensor};
-pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
+pub use deviation::{Deviation, Emulation};
 pub use disk::{hex, write_atomically};
+pub use fault::{Fault, FaultFamily, Places, Values};
+pub use intervention::{FaultError, FaultValue, Intervention};
 pub use manifest::{
     Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, OutsideRange, PromptRecord, Status, VERSION,
 };

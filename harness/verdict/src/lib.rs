@@ -5,6 +5,7 @@
 
 mod activations;
 mod attribution;
+mod diagnosis;
 mod estimate;
 mod exit_code;
 mod outcome;
@@ -18,6 +19,7 @@ pub use activations::{
     PROFILE_VERSION, Peak, SiteActivations, Sqnr,
 };
 pub use attribution::{Attribution, ScopeAttribution};
+pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
 pub use outcome::{Agreement, Outcome};

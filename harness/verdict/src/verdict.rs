@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_trace::{Arm, CheckpointIdentity, Deviation, Scope, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::{Attribution, Generated, Outcome, ScopeResult, Thresholds};
+use crate::{Attribution, Diagnosis, Generated, Outcome, ScopeResult, Thresholds};
 
 /// The value of `format`.
 pub const FORMAT: &str = "fidelity-verdict";
@@ -93,6 +93,9 @@ pub struct Verdict {
     /// Whose the distance is, where an emulator of the device's recipe was run beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<Attribution>,
+    /// Why the arm is wrong, where that was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
 }
 
 /// A verdict.json that cannot be read.

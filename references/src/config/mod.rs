@@ -2,14 +2,13 @@
 
 mod bert;
 mod family;
+mod faults;
 mod gpt2;
 mod layers;
 mod network;
 mod rope;
 
 use serde_json::{Map, Value, json};
-
-use fidelity_trace::{Fault, Network};
 
 use crate::{CheckpointError, keys::Keys};
 use family::Family;
@@ -214,22 +213,6 @@ impl Architecture {
     /// that steps and one pass over all differ.
     pub(crate) fn angles_are_fixed(&self) -> bool {
         !self.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }))
-    }
-
-    /// Why a fault would change nothing in this architecture, if it would not: such a fault must be refused, not injected.
-    #[must_use]
-    pub fn immune_to(&self, fault: Fault) -> Option<&'static str> {
-        match fault {
-            Fault::GqaTile if self.kv_heads == 1 || self.kv_heads == self.query_heads => {
-                Some("it has as many kv heads as query heads, or one: tile and repeat are the same")
-            }
-            Fault::RopeInterleaved if !self.layers.iter().any(|layer| layer.rope) => Some("it has no rotary embedding"),
-            Fault::SoftmaxAcrossHeads | Fault::MaskRepeated if self.query_heads == 1 => Some("it has one head"),
-            Fault::MaskRepeated if self.network() == Network::Encoder => {
-                Some("it is an encoder: every position sees every other, and prompts are fed without padding")
-            }
-            _ => None,
-        }
     }
 
     /// How long a sequence may be: `max_position_embeddings`, stretched where RoPE grows with the sequence.

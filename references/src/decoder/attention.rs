@@ -6,8 +6,8 @@ use fidelity_trace::BlockSite;
 use super::{
     Chunk, Feed, Part, kernels,
     operations::{Linear, Norm, softmax},
-    rope::RopeTable,
-    wiring::{BlockWiring, HeadMap, MaskOverHeads, SoftmaxOver},
+    rope::RopeTables,
+    wiring::{BlockWiring, HeadMap, MaskOverHeads, Remembered, SoftmaxOver},
 };
 use crate::Layer;
 
@@ -17,13 +17,16 @@ const COMPILED_MASK: f64 = -100.0;
 /// Scores held at once, over all chunks that attend together: 64 MiB of them.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
+#[derive(Clone)]
 pub(super) struct Attention {
     pub(super) q: Linear,
     pub(super) k: Linear,
     pub(super) v: Linear,
     pub(super) o: Linear,
-    /// Norms of a head's queries and keys.
-    pub(super) qk_norms: Option<(Norm, Norm)>,
+    /// Norm of a head's queries.
+    pub(super) q_norm: Option<Norm>,
+    /// Norm of a head's keys.
+    pub(super) k_norm: Option<Norm>,
     pub(super) query_heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
@@ -44,16 +47,69 @@ struct Memory<'a> {
 
 impl<'a> Memory<'a> {
     /// What was fed before the chunk, and its own keys and values, which enter the cache if there is one.
-    fn of(block: usize, feed: &mut Feed<'a>, keys: Tensor, values: Tensor) -> Result<Self> {
+    fn of(block: usize, feed: &mut Feed<'a>, keys: Tensor, values: Tensor, remembered: Remembered) -> Result<Self> {
         let chunk = feed.chunk;
-        let (keys, values, key_positions) = match &mut feed.cache {
-            Some(cache) => {
-                let (keys, values) = cache.append(block, &keys, &values)?;
-                (keys, values, [cache.positions(), chunk.positions].concat())
-            }
-            None => (keys, values, chunk.positions.to_vec()),
+        let Some(cache) = &mut feed.cache else {
+            return Ok(Self { chunk, keys, values, key_positions: chunk.positions.to_vec() });
         };
-        Ok(Self { chunk, keys, values, key_positions })
+        let (keys, values) = cache.append(block, &keys, &values)?;
+        let memory = Self { chunk, keys, values, key_positions: [cache.positions(), chunk.positions].concat() };
+        if cache.positions().is_empty() { Ok(memory) } else { memory.wrongly(remembered) }
+    }
+
+    /// What a fault of the cache leaves of it.
+    fn wrongly(self, remembered: Remembered) -> Result<Self> {
+        let (entries, own) = (self.key_positions.len(), self.chunk.positions.len());
+        let both = |change: &dyn Fn(&Tensor) -> Result<Tensor>| Ok((change(&self.keys)?, change(&self.values)?));
+        let kept = |from: usize| -> Result<(Tensor, Tensor)> { both(&|kv| kv.narrow(0, from, entries - from)) };
+        let mut key_positions = self.key_positions.clone();
+        let (keys, values) = match remembered {
+            Remembered::All => (self.keys.clone(), self.values.clone()),
+            Remembered::OtherLayout(keys, values) => {
+                let turned = |kv: &Tensor, turn: bool| match turn {
+                    true => {
+                        let (entries, heads, width) = kv.dims3()?;
+                        kv.contiguous()?.reshape((heads, entries, width))?.transpose(0, 1)?.contiguous()
+                    }
+                    false => Ok(kv.clone()),
+                };
+                (turned(&self.keys, keys)?, turned(&self.values, values)?)
+            }
+            Remembered::Offset(offset) => {
+                let by = (offset.unsigned_abs() as usize).min(entries);
+                // Empty entries are seen as those they stand for.
+                both(&|kv| match offset > 0 {
+                    true => kv.narrow(0, by, entries - by)?.pad_with_zeros(0, 0, by),
+                    false => kv.narrow(0, 0, entries - by)?.pad_with_zeros(0, by, 0),
+                })?
+            }
+            Remembered::ValuesRotated(by) => {
+                let from = (0..entries as i64).map(|entry| (entry - by).rem_euclid(entries as i64) as u32);
+                let values = self.values.index_select(&Tensor::from_iter(from, &Device::Cpu)?, 0)?;
+                (self.keys.clone(), values)
+            }
+            Remembered::OwnEmpty => both(&|kv| kv.narrow(0, 0, entries - own)?.pad_with_zeros(0, 0, own))?,
+            Remembered::OwnIsPrevious => {
+                let from = (0..entries).map(|entry| entry.min(entries - own - 1) as u32);
+                let from = Tensor::from_iter(from, &Device::Cpu)?;
+                both(&|kv| kv.index_select(&from, 0))?
+            }
+            Remembered::Own => {
+                key_positions.drain(..entries - own);
+                kept(entries - own)?
+            }
+            Remembered::Last(count) => {
+                let from = entries - count.max(own).min(entries);
+                key_positions.drain(..from);
+                kept(from)?
+            }
+            Remembered::First(count) => {
+                let first = count.min(entries - own);
+                key_positions.drain(first..entries - own);
+                both(&|kv| Tensor::cat(&[kv.narrow(0, 0, first)?, kv.narrow(0, entries - own, own)?], 0))?
+            }
+        };
+        Ok(Self { chunk: self.chunk, keys, values, key_positions })
     }
 
     /// Row by row, whether each key is seen.
@@ -70,7 +126,7 @@ impl Attention {
         block: usize,
         x: &Tensor,
         feeds: &mut [Feed<'_>],
-        rope: Option<&RopeTable>,
+        rope: &mut RopeTables<'_>,
         wiring: &BlockWiring,
         at: At<'_>,
     ) -> Result<Tensor> {
@@ -78,11 +134,15 @@ impl Attention {
         let heads = |y: Tensor, heads| y.reshape((rows, heads, self.head_dim));
         let [q, k, v] = Linear::together([&self.q, &self.k, &self.v], x)?;
         let (mut q, mut k) = (heads(q, self.query_heads)?, heads(k, self.kv_heads)?);
-        if let Some((q_norm, k_norm)) = &self.qk_norms {
-            (q, k) = (q_norm.apply(&q)?, k_norm.apply(&k)?);
+        if let Some(norm) = &self.q_norm {
+            q = norm.apply(&q)?;
         }
-        if let Some(rope) = rope.filter(|_| self.layer.rope) {
-            (q, k) = (rope.apply(&q, wiring.rope)?, rope.apply(&k, wiring.rope)?);
+        if let Some(norm) = &self.k_norm {
+            k = norm.apply(&k)?;
+        }
+        if let Some(turning) = wiring.rope.table.as_ref().filter(|_| self.layer.rope) {
+            let (table, pairs, (of_q, of_k)) = (rope.table(turning)?, wiring.rope.pairs, wiring.rope.copied);
+            (q, k) = (table.apply(&q, pairs, of_q)?, table.apply(&k, pairs, of_k)?);
         }
         let q = at(BlockSite::Q, Part::All, q)?;
         let k = at(BlockSite::K, Part::All, k)?;
@@ -92,7 +152,7 @@ impl Attention {
         let mut start = 0;
         for feed in feeds.iter_mut() {
             let own = |y: &Tensor| y.narrow(0, start, feed.chunk.positions.len())?.contiguous();
-            memories.push(Memory::of(block, feed, own(&k)?, own(&v)?)?);
+            memories.push(Memory::of(block, feed, own(&k)?, own(&v)?, wiring.memory)?);
             start += feed.chunk.positions.len();
         }
         let (mut parts, mut first, mut start) = (Vec::new(), 0, 0);
@@ -146,6 +206,10 @@ impl Attention {
                 true => self.plain_pattern(&scores, memory, wiring)?,
                 false => kernels::patterns(&scores, &memory.seen(self.layer))?,
             };
+            let pattern = match wiring.first_row_is_nan && memory.chunk.positions.first() == Some(&0) {
+                true => first_row_nan(&pattern)?,
+                false => pattern,
+            };
             patterns.push(at(BlockSite::Pattern, Part::Chunk(first + index), pattern)?);
         }
         match plain {
@@ -172,7 +236,7 @@ impl Attention {
     }
 
     fn plain_pattern(&self, scores: &Tensor, memory: &Memory<'_>, wiring: &BlockWiring) -> Result<Tensor> {
-        let mask = mask(&memory.chunk, self.layer, &memory.key_positions, wiring.mask, self.query_heads)?;
+        let mask = mask(memory, self.layer, wiring.mask, self.query_heads)?;
         normalised(&scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?, wiring.softmax)
     }
 
@@ -211,8 +275,16 @@ fn normalised(scores: &Tensor, over: SoftmaxOver) -> Result<Tensor> {
     }
 }
 
+/// A pattern `[query head, row, key]` whose first row is no number.
+fn first_row_nan(pattern: &Tensor) -> Result<Tensor> {
+    let (heads, rows, keys) = pattern.dims3()?;
+    let nan = Tensor::full(f32::NAN, (heads, 1, keys), &Device::Cpu)?.to_dtype(pattern.dtype())?;
+    Tensor::cat(&[nan, pattern.narrow(1, 1, rows - 1)?], 1)
+}
+
 /// What is added to the scores `[query head, row, key]`, in float64.
-fn mask(chunk: &Chunk<'_>, layer: Layer, key_positions: &[u32], over: MaskOverHeads, heads: usize) -> Result<Tensor> {
+fn mask(memory: &Memory<'_>, layer: Layer, over: MaskOverHeads, heads: usize) -> Result<Tensor> {
+    let Memory { chunk, key_positions, .. } = memory;
     let row = |position: u32, hidden: f64| {
         key_positions.iter().map(move |key| if chunk.visibility.sees(layer, position, *key) { 0.0 } else { hidden })
     };
@@ -224,6 +296,11 @@ fn mask(chunk: &Chunk<'_>, layer: Layer, key_positions: &[u32], over: MaskOverHe
         MaskOverHeads::Repeated => {
             let repeated = (0..heads * rows).map(|index| chunk.positions[index / heads]);
             (repeated.flat_map(|position| row(position, COMPILED_MASK)).collect(), (heads, rows, keys))
+        }
+        MaskOverHeads::Missing => (vec![0.0; rows * keys], (1, rows, keys)),
+        MaskOverHeads::FromFirstKey => {
+            let seen = |row| (0..keys).map(move |key| if key <= row { 0.0 } else { COMPILED_MASK });
+            ((0..rows).flat_map(seen).collect(), (1, rows, keys))
         }
     };
     Tensor::from_vec(values, shape, &Device::Cpu)

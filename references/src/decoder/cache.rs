@@ -20,7 +20,7 @@ impl Cache {
     pub fn new(decoder: &Decoder, capacity: usize) -> Result<Self> {
         let a = decoder.architecture();
         let zeros = || Tensor::zeros((capacity, a.kv_heads, a.head_dim), decoder.dtype(), &Device::Cpu);
-        let blocks = (0..a.blocks).map(|_| Ok((zeros()?, zeros()?))).collect::<Result<_>>()?;
+        let blocks = (0..decoder.cached_steps()).map(|_| Ok((zeros()?, zeros()?))).collect::<Result<_>>()?;
         Ok(Self { blocks, positions: Vec::with_capacity(capacity), capacity })
     }
 

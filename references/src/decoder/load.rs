@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use fidelity_trace::{BlockSite, Site};
 
 use super::{
-    Block, Decoder, EachWeight, WeightKind, WeightTransform, Weights,
+    Block, Decoder, EachWeight, Step, WeightKind, WeightTransform, Weights,
     attention::Attention,
     names::{Names, bert_heads},
     operations::{Linear, Norm},
@@ -70,8 +70,19 @@ impl Decoder {
             a.embedding_norm.then(|| loader.norm(&embedding_norm, a.hidden, Site::Embed)).transpose()?;
         loader.ignore_what_stands_on_it();
         let architecture = a.clone();
-        let weights =
-            Weights { architecture, embedding, positions, token_type, embedding_norm, blocks, final_norm, head };
+        let weights = Weights {
+            architecture,
+            embedding,
+            positions,
+            token_type,
+            embedding_norm,
+            blocks,
+            final_norm,
+            head,
+            order: (0..a.blocks).map(Step::Block).collect(),
+            embedding_scale: 1.0,
+            logits_from: None,
+        };
         Ok(Self { weights: Arc::new(weights), dtype: DType::F32 })
     }
 }
@@ -259,6 +270,7 @@ impl Loader<'_> {
     fn attention(&self, index: usize, [q, k, v, o]: [Linear; 4], qk_norms: Option<(Norm, Norm)>) -> Attention {
         let a = self.a;
         let (query_heads, kv_heads, head_dim, layer) = (a.query_heads, a.kv_heads, a.head_dim, a.layers[index]);
-        Attention { q, k, v, o, qk_norms, query_heads, kv_heads, head_dim, layer }
+        let (q_norm, k_norm) = qk_norms.unzip();
+        Attention { q, k, v, o, q_norm, k_norm, query_heads, kv_heads, head_dim, layer }
     }
 }

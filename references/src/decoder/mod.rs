@@ -4,6 +4,7 @@
 mod attention;
 mod cache;
 mod encoder;
+mod faults;
 mod kernels;
 mod load;
 mod names;
@@ -27,7 +28,8 @@ use fidelity_trace::{BlockSite, Scope, Site};
 use crate::{Activation, Architecture, Layer, NormPlacement};
 use attention::Attention;
 use operations::{Linear, Norm, add};
-use rope::RopeTable;
+use rope::RopeTables;
+use wiring::BlockWiring;
 
 /// Values of logits computed in one go; more would hold the logits of every prompt a second time beside their capture.
 const LOGITS_AT_ONCE: usize = 1 << 25;
@@ -118,6 +120,7 @@ pub struct Decoder {
 }
 
 /// Everything read from the weight files, in float32.
+#[derive(Clone)]
 struct Weights {
     architecture: Architecture,
     /// `[vocabulary, hidden]`; absent where the head's weights are the same, which are then kept once.
@@ -132,6 +135,30 @@ struct Weights {
     final_norm: Option<Norm>,
     /// Absent in an encoder.
     head: Option<Linear>,
+    /// The blocks as they are computed one after another; each once and in order, unless a fault says otherwise.
+    order: Vec<Step>,
+    /// What embeddings of tokens are multiplied by.
+    embedding_scale: f64,
+    /// Where a value of logits comes from, `None` for a 0; absent where each comes from its own place.
+    logits_from: Option<Vec<Option<u32>>>,
+}
+
+/// One step of a forward pass.
+#[derive(Clone, Copy)]
+enum Step {
+    /// A block, seen at its own sites.
+    Block(usize),
+    /// A block that no instrument sees.
+    Unseen(usize),
+    /// Weights of one block at the sites of another.
+    At {
+        /// Whose weights.
+        block: usize,
+        /// Whose sites.
+        site: usize,
+    },
+    /// Nothing, at the sites of this block.
+    Nothing(usize),
 }
 
 impl Weights {
@@ -145,6 +172,7 @@ impl Weights {
     }
 }
 
+#[derive(Clone)]
 struct Block {
     /// Before attention or after its sum, as the architecture places norms.
     attn_norm: Norm,
@@ -189,9 +217,10 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, instrument)?;
+        let mut instrument = wiring.before(instrument);
+        let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, &mut instrument)?;
         match &self.weights.head {
-            Some(head) => instrument.at(Site::Logits, Part::All, head.apply(&last)?),
+            Some(head) => instrument.at(Site::Logits, Part::All, self.logits(head, &last)?),
             None => Ok(last),
         }
     }
@@ -207,7 +236,8 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Vec<Vec<f32>>> {
-        let last = self.last_hidden(feeds, wiring, instrument)?;
+        let mut instrument = wiring.before(instrument);
+        let last = self.last_hidden(feeds, wiring, &mut instrument)?;
         let Some(head) = &self.weights.head else { return Ok(Vec::new()) };
         let values = |row: Tensor| row.to_dtype(DType::F32)?.to_vec1::<f32>();
         let ends = feeds.iter().scan(0, |end, feed| {
@@ -215,15 +245,23 @@ impl Decoder {
             Some(*end)
         });
         if last.dim(0)? * self.weights.architecture.vocabulary <= LOGITS_AT_ONCE {
-            let logits = instrument.at(Site::Logits, Part::All, head.apply(&last)?)?;
+            let logits = instrument.at(Site::Logits, Part::All, self.logits(head, &last)?)?;
             return ends.map(|end| values(logits.get(end - 1)?)).collect();
         }
         let counts = feeds.iter().map(|feed| feed.chunk.positions.len());
         let alone = |(index, (end, count)): (usize, (usize, usize))| {
-            let logits = head.apply(&last.narrow(0, end - count, count)?)?;
+            let logits = self.logits(head, &last.narrow(0, end - count, count)?)?;
             values(instrument.at(Site::Logits, Part::Chunk(index), logits)?.get(count - 1)?)
         };
         ends.zip(counts).enumerate().map(alone).collect()
+    }
+
+    fn logits(&self, head: &Linear, last: &Tensor) -> Result<Tensor> {
+        let logits = head.apply(last)?;
+        let Some(from) = &self.weights.logits_from else { return Ok(logits) };
+        let ids = Tensor::from_iter(from.iter().map(|id| id.unwrap_or(0)), &Device::Cpu)?;
+        let kept = Tensor::from_iter(from.iter().map(|id| f64::from(u8::from(id.is_some()))), &Device::Cpu)?;
+        logits.index_select(&ids, 1)?.broadcast_mul(&kept.to_dtype(logits.dtype())?)
     }
 
     /// Everything up to the final norm, `[row, hidden]`, and what an encoder pools it into.
@@ -232,11 +270,17 @@ impl Decoder {
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
         let weights = &*self.weights;
         let mut residual = weights.embed(&every(|feed| feed.chunk.token_ids.to_vec()))?.to_dtype(self.dtype)?;
+        if weights.embedding_scale.to_bits() != 1.0_f64.to_bits() {
+            residual = (residual * weights.embedding_scale)?;
+        }
         if let Some(first_segment) = &weights.token_type {
             residual = residual.broadcast_add(&first_segment.to_dtype(self.dtype)?)?;
         }
         if let Some(positions) = &weights.positions {
-            let rows = Tensor::new(every(|feed| feed.chunk.positions.to_vec()), &Device::Cpu)?;
+            let last = self.weights.architecture.max_positions.saturating_sub(1) as i64;
+            let shifted = |position: u32| (i64::from(position) + wiring.shift_of_learned()).clamp(0, last) as u32;
+            let rows = every(|feed| feed.chunk.positions.to_vec()).into_iter().map(shifted);
+            let rows = Tensor::from_iter(rows, &Device::Cpu)?;
             let rows = positions.index_select(&rows, 0)?;
             residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
         }
@@ -244,9 +288,10 @@ impl Decoder {
             residual = norm.apply(&residual)?;
         }
         let mut residual = instrument.at(Site::Embed, Part::All, residual)?;
-        let rope = self.rope_table(feeds)?;
-        for index in 0..weights.blocks.len() {
-            residual = self.through_block(index, residual, feeds, rope.as_ref(), wiring, instrument)?;
+        // Tables borrow positions alone, feeds are borrowed again for their caches.
+        let mut rope = self.rope_tables(feeds);
+        for (slot, step) in weights.order.iter().enumerate() {
+            residual = self.step(*step, slot, residual, feeds, &mut rope, wiring, instrument)?;
         }
         for Feed { chunk, cache } in feeds.iter_mut() {
             if let Some(cache) = cache {
@@ -276,34 +321,69 @@ impl Decoder {
         let chunk =
             Chunk { token_ids: &[], positions, visibility: self.weights.architecture.visibility(positions.len()) };
         let feeds = &mut [Feed { chunk, cache: None }];
-        let rope = self.rope_table(feeds)?;
-        self.through_block(index, input, feeds, rope.as_ref(), &Wiring::default(), instrument)
+        let mut rope = self.rope_tables(feeds);
+        self.step(Step::Block(index), index, input, feeds, &mut rope, &Wiring::default(), instrument)
     }
 
-    fn rope_table(&self, feeds: &[Feed<'_>]) -> Result<Option<RopeTable>> {
-        let positions: Vec<&[u32]> = feeds.iter().map(|feed| feed.chunk.positions).collect();
-        self.weights.architecture.rope.as_ref().map(|rope| RopeTable::new(rope, &positions, self.dtype)).transpose()
+    fn rope_tables<'a>(&'a self, feeds: &[Feed<'a>]) -> RopeTables<'a> {
+        RopeTables::new(self.weights.architecture.rope.as_ref(), feeds, self.dtype)
     }
 
-    fn through_block(
+    /// How many entries of a cache a token takes, over all blocks as they are computed.
+    fn cached_steps(&self) -> usize {
+        self.weights.order.len()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn step(
         &self,
-        index: usize,
+        step: Step,
+        slot: usize,
         input: Tensor,
         feeds: &mut [Feed<'_>],
-        rope: Option<&RopeTable>,
+        rope: &mut RopeTables<'_>,
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let block = &self.weights.blocks[index];
+        let (block, site, unseen) = match step {
+            Step::Block(block) => (block, block, false),
+            Step::Unseen(block) => (block, block, true),
+            Step::At { block, site } => (block, site, false),
+            Step::Nothing(site) => {
+                let at = |site_in, tensor| instrument.at(Site::Block(site as u32, site_in), Part::All, tensor);
+                return [BlockSite::ResidMid, BlockSite::ResidPost].into_iter().try_fold(input, {
+                    let mut at = at;
+                    move |tensor, site_in| at(site_in, tensor)
+                });
+            }
+        };
+        let mut nobody = Nobody;
+        let instrument = if unseen { &mut nobody } else { instrument };
+        let wiring = wiring.block(site as u32, rope.rope());
+        self.through_block(&self.weights.blocks[block], site, slot, input, feeds, rope, &wiring, instrument)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn through_block(
+        &self,
+        block: &Block,
+        site_index: usize,
+        slot: usize,
+        input: Tensor,
+        feeds: &mut [Feed<'_>],
+        rope: &mut RopeTables<'_>,
+        wiring: &BlockWiring,
+        instrument: &mut dyn Instrument,
+    ) -> Result<Tensor> {
         let placement = self.weights.architecture.norm_placement;
-        let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
+        let mut site = |site, part, tensor| instrument.at(Site::Block(site_index as u32, site), part, tensor);
         let (attended, norm) = match placement {
             NormPlacement::Before => {
                 (site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?, &block.mlp_norm)
             }
             NormPlacement::After => (input.clone(), &block.attn_norm),
         };
-        let added = block.attention.apply(index, &attended, feeds, rope, &wiring.block(index as u32), &mut site)?;
+        let added = block.attention.apply(slot, &attended, feeds, rope, wiring, &mut site)?;
         let mut at = |name, tensor| site(name, Part::All, tensor);
         let middle = at(BlockSite::ResidMid, add(&input, &added)?)?;
         let normed = at(BlockSite::MlpNorm, norm.apply(&middle)?)?;
@@ -324,5 +404,14 @@ impl Decoder {
                 at(BlockSite::ResidPost, block.mlp_norm.apply(&sum)?)
             }
         }
+    }
+}
+
+/// Sees nothing.
+struct Nobody;
+
+impl Instrument for Nobody {
+    fn at(&mut self, _: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
+        Ok(tensor)
     }
 }

@@ -3,9 +3,15 @@
 //! In float32, frequencies and angles are rounded step by step as transformers rounds them, since angles at far positions
 //! carry that rounding; in float64 nothing is rounded.
 
-use candle_core::{DType, Device, Result, Tensor};
+use std::rc::Rc;
 
-use super::{kernels, wiring::RopePairs};
+use candle_core::{DType, Device, Result, Tensor};
+use half::bf16;
+
+use super::{
+    Feed, kernels,
+    wiring::{RopePairs, TablePrecision, Turning},
+};
 use crate::{Rope, RopeScaling};
 
 /// cos and sin of the positions of all chunks, `[position, 1, rotated dimensions / 2]`.
@@ -15,38 +21,93 @@ pub(super) struct RopeTable {
     dims: usize,
 }
 
-impl RopeTable {
-    /// `chunks` holds the positions of each chunk; under dynamic RoPE each has its own frequencies.
-    pub(super) fn new(rope: &Rope, chunks: &[&[u32]], dtype: DType) -> Result<Self> {
-        let single = dtype != DType::F64;
-        let angles = chunks.iter().flat_map(|positions| {
-            let frequencies = frequencies(rope, positions, single);
-            let angle = move |position: &u32| {
-                let position = f64::from(*position);
-                frequencies.iter().map(|frequency| round(position * frequency, single)).collect::<Vec<_>>()
-            };
-            positions.iter().flat_map(angle)
+/// The tables of one forward pass, one for each way in which its blocks rotate.
+pub(super) struct RopeTables<'a> {
+    rope: Option<&'a Rope>,
+    chunks: Vec<RotatedChunk<'a>>,
+    dtype: DType,
+    made: Vec<(Turning, Rc<RopeTable>)>,
+}
+
+/// Positions of a chunk, and whether it comes after others in a cache.
+#[derive(Clone, Copy)]
+struct RotatedChunk<'a> {
+    positions: &'a [u32],
+    is_step: bool,
+}
+
+impl<'a> RopeTables<'a> {
+    pub(super) fn new(rope: Option<&'a Rope>, feeds: &[Feed<'a>], dtype: DType) -> Self {
+        let chunks = feeds.iter().map(|feed| RotatedChunk {
+            positions: feed.chunk.positions,
+            is_step: feed.cache.as_ref().is_some_and(|cache| !cache.positions().is_empty()),
         });
-        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(((), 1, rope.dims / 2))?;
-        let magnitude = rope.magnitude();
-        // cos and sin are rounded before they are scaled, as in transformers.
-        let table = |values: Tensor| values.to_dtype(dtype)? * magnitude;
-        Ok(Self { cos: table(angles.cos()?)?, sin: table(angles.sin()?)?, dims: rope.dims })
+        Self { rope, chunks: chunks.collect(), dtype, made: Vec::new() }
     }
 
-    /// Rotates the leading dimensions of `x` `[position, head, head_dim]`.
-    pub(super) fn apply(&self, x: &Tensor, pairs: RopePairs) -> Result<Tensor> {
+    /// The embedding as the checkpoint has it.
+    pub(super) fn rope(&self) -> Option<&'a Rope> {
+        self.rope
+    }
+
+    pub(super) fn table(&mut self, turning: &Turning) -> Result<Rc<RopeTable>> {
+        if let Some((_, table)) = self.made.iter().find(|(made, _)| made == turning) {
+            return Ok(table.clone());
+        }
+        let table = Rc::new(RopeTable::new(turning, &self.chunks, self.dtype)?);
+        self.made.push((turning.clone(), table.clone()));
+        Ok(table)
+    }
+}
+
+impl RopeTable {
+    /// Under dynamic RoPE each chunk has its own frequencies.
+    fn new(turning: &Turning, chunks: &[RotatedChunk<'_>], dtype: DType) -> Result<Self> {
+        let single = dtype != DType::F64;
+        let dims = turning.rope.dims;
+        let angles = chunks.iter().flat_map(|chunk| {
+            let rope = turning.of_steps.as_ref().filter(|_| chunk.is_step).unwrap_or(&turning.rope);
+            let mut frequencies = frequencies(rope, chunk.positions, single);
+            if turning.precision == TablePrecision::FrequenciesBf16 {
+                frequencies.iter_mut().for_each(|frequency| *frequency = bf16::from_f64(*frequency).to_f64());
+            }
+            let shift = if chunk.is_step { turning.shift_of_steps as f64 } else { 0.0 };
+            let angle = move |position: &u32| {
+                let position = f64::from(*position) + shift;
+                let angle = |frequency: &f64| turning.times * turning.angle(round(position * frequency, single));
+                frequencies.iter().map(angle).collect::<Vec<_>>()
+            };
+            chunk.positions.iter().flat_map(angle)
+        });
+        let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(((), 1, dims / 2))?;
+        let magnitude = (turning.rope.magnitude() * turning.magnitude).powf(turning.times.abs());
+        // cos and sin are rounded before they are scaled, as in transformers.
+        let table = |values: Tensor| turning.rounded(&values)?.to_dtype(dtype)? * magnitude;
+        Ok(Self { cos: table(angles.cos()?)?, sin: table(angles.sin()?)?, dims })
+    }
+
+    /// Rotates the leading dimensions of `x` `[position, head, head_dim]`; `copied` says that the table, which holds a copy for
+    /// every head, is repeated over the heads entry by entry.
+    pub(super) fn apply(&self, x: &Tensor, pairs: RopePairs, copied: bool) -> Result<Tensor> {
         let head_dim = x.dim(2)?;
         if self.dims == head_dim {
-            return self.rotate(x, pairs);
+            return self.rotate(x, pairs, copied);
         }
-        let rotated = self.rotate(&x.narrow(2, 0, self.dims)?, pairs)?;
+        let rotated = self.rotate(&x.narrow(2, 0, self.dims)?, pairs, copied)?;
         Tensor::cat(&[rotated, x.narrow(2, self.dims, head_dim - self.dims)?], 2)
     }
 
-    fn rotate(&self, x: &Tensor, pairs: RopePairs) -> Result<Tensor> {
+    fn rotate(&self, x: &Tensor, pairs: RopePairs, copied: bool) -> Result<Tensor> {
         let (positions, heads, dims) = x.dims3()?;
         let half = dims / 2;
+        if copied {
+            // Entry j of a row of all heads is entry j / heads of the row that is copied over them.
+            let entries = (0..heads * dims).map(|entry| ((entry / heads) % half) as u32);
+            let entries = Tensor::from_iter(entries, &Device::Cpu)?;
+            let wide = |table: &Tensor| table.squeeze(1)?.index_select(&entries, 1)?.reshape((positions, heads, dims));
+            let turned = Tensor::cat(&[x.narrow(2, half, half)?.neg()?, x.narrow(2, 0, half)?], 2)?;
+            return (x * wide(&self.cos)?)? + (turned * wide(&self.sin)?)?;
+        }
         let rotated = |a: &Tensor, b: &Tensor| -> Result<(Tensor, Tensor)> {
             let first = (a.broadcast_mul(&self.cos)? - b.broadcast_mul(&self.sin)?)?;
             let second = (b.broadcast_mul(&self.cos)? + a.broadcast_mul(&self.sin)?)?;
@@ -64,6 +125,22 @@ impl RopeTable {
                 let (first, second) = rotated(&side(0)?, &side(1)?)?;
                 Tensor::stack(&[first, second], 3)?.reshape((positions, heads, dims))
             }
+        }
+    }
+}
+
+impl Turning {
+    fn angle(&self, angle: f64) -> f64 {
+        if self.precision == TablePrecision::AnglesBf16 { bf16::from_f64(angle).to_f64() } else { angle }
+    }
+
+    /// cos or sin in the precision of the table.
+    fn rounded(&self, values: &Tensor) -> Result<Tensor> {
+        match self.precision {
+            TablePrecision::Full | TablePrecision::FrequenciesBf16 | TablePrecision::AnglesBf16 => Ok(values.clone()),
+            TablePrecision::Bf16 => values.to_dtype(DType::BF16)?.to_dtype(values.dtype()),
+            TablePrecision::F16 => values.to_dtype(DType::F16)?.to_dtype(values.dtype()),
+            TablePrecision::U8 => (values * 127.5)?.round()? / 127.5,
         }
     }
 }

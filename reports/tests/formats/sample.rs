@@ -62,7 +62,7 @@ pub(crate) fn broken_of(size: Size) -> Verdict {
     verdict.verdict = Outcome::Broken;
     verdict.reason = "base is broken: mean Pearson 0.59 is below 0.9; first bad site blocks.2.resid_mid".into();
     verdict.exit_code = 1;
-    verdict.arms.device.deviations.push(Deviation::from(&Intervention { fault: Fault::GqaTile, block: Some(2) }));
+    verdict.arms.device.deviations.push(Deviation::from(&Intervention { block: Some(2), ..Fault::GqaTile.into() }));
     verdict.notes = vec!["The device carries an injected fault: the gate refuses this run.".into()];
     if let Some(generated) = &mut verdict.generated {
         generated.device_text[1] = format!(" The fox said{}", " the".repeat(29));
@@ -292,5 +292,6 @@ fn frame(size: Size) -> Verdict {
         generated: None,
         prompts: (0..size.prompts).map(|index| prompt(index, size)).collect(),
         attribution: None,
+        diagnosis: None,
     }
 }

@@ -1,0 +1,286 @@
+//! Injected faults that are in what a decoder is made of: weights, constants, the order of its blocks.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Result, Tensor, bail};
+use fidelity_trace::{Fault, Intervention};
+
+use super::{
+    Block, Decoder, Step, Weights, Wiring,
+    attention::Attention,
+    operations::{Linear, Norm},
+};
+use crate::Activation;
+
+impl Decoder {
+    /// A decoder with faults and the wiring it is to be run with: those that are in weights, constants and the order of blocks
+    /// are in the former, which shares all other weights with this one, the rest in the latter.
+    ///
+    /// # Errors
+    /// A fault does not fit the architecture, or memory runs out.
+    pub fn with_faults(&self, interventions: Vec<Intervention>) -> Result<(Self, Wiring)> {
+        let mut weights = (*self.weights).clone();
+        for intervention in &interventions {
+            weights.break_by(intervention)?;
+        }
+        for (layer, block) in weights.architecture.layers.iter_mut().zip(&weights.blocks) {
+            *layer = block.attention.layer;
+        }
+        Ok((Self { weights: Arc::new(weights), dtype: self.dtype }, Wiring::new(interventions)))
+    }
+}
+
+impl Weights {
+    fn break_by(&mut self, intervention: &Intervention) -> Result<()> {
+        let word = intervention.word();
+        let number = intervention.number();
+        match intervention.fault {
+            Fault::ScoreScale => self.each_attention(intervention, |attention| {
+                let scale = &mut attention.layer.score_scale;
+                *scale = number.map_or(1.0, |factor| *scale * factor);
+            }),
+            Fault::WindowIgnored => self.each_attention(intervention, |attention| attention.layer.window = None),
+            Fault::WindowOffByOne => self.each_attention(intervention, |attention| {
+                let wider = |window: u32| window.saturating_add_signed(number.unwrap_or(1.0) as i32).max(1);
+                attention.layer.window = attention.layer.window.map(wider);
+            }),
+            Fault::WindowWrongLayers => self.move_windows(word),
+            Fault::AttentionBiasDropped => self.each_attention(intervention, |attention| {
+                let dropped = |name: &str| word == "all" || word == name || name != "o" && word.contains(name);
+                let Attention { q, k, v, o, .. } = attention;
+                for (linear, name) in [(q, "q"), (k, "k"), (v, "v"), (o, "o")] {
+                    if dropped(name) {
+                        *linear = linear.unbiased();
+                    }
+                }
+            }),
+            Fault::MlpBiasDropped => self.each_block(intervention, |block| {
+                block.gate = block.gate.as_ref().map(Linear::unbiased);
+                (block.up, block.down) = (block.up.unbiased(), block.down.unbiased());
+                Ok(())
+            })?,
+            Fault::QkNormMissing => self.each_attention(intervention, |attention| {
+                let Attention { q_norm, k_norm, .. } = attention;
+                if word != "k" {
+                    *q_norm = None;
+                }
+                if word != "q" {
+                    *k_norm = None;
+                }
+            }),
+            Fault::NormWeight => self.change_norms(intervention)?,
+            Fault::NormEps => {
+                let Some(eps) = number else { bail!("norm_eps needs a value") };
+                if intervention.block.is_none() {
+                    self.final_norm.iter_mut().chain(&mut self.embedding_norm).for_each(|norm| norm.set_eps(eps));
+                }
+                self.each_block(intervention, |block| {
+                    let of_heads = block.attention.q_norm.iter_mut().chain(&mut block.attention.k_norm);
+                    [&mut block.attn_norm, &mut block.mlp_norm]
+                        .into_iter()
+                        .chain(of_heads)
+                        .for_each(|n| n.set_eps(eps));
+                    Ok(())
+                })?;
+            }
+            Fault::LayerSkipped | Fault::LayerDuplicated | Fault::LayersSwapped => self.reorder(intervention),
+            Fault::HeadTied => self.tie_head()?,
+            Fault::ActivationExchanged => self.each_block(intervention, |block| {
+                block.activation = block.activation.exchanged(word);
+                Ok(())
+            })?,
+            Fault::HeadMissing | Fault::ShardsSwapped | Fault::VocabPadded => {
+                self.logits_from = Some(logits_from(intervention, self.architecture.vocabulary));
+            }
+            Fault::Int4Group => {
+                let group = number.unwrap_or(64.0) as usize;
+                self.each_block(intervention, |block| block.in_four_bits(group))?;
+            }
+            Fault::EmbeddingScale => {
+                self.embedding_scale = number.unwrap_or_else(|| (self.architecture.hidden as f64).sqrt());
+            }
+            // Of wiring, tokens and values.
+            Fault::SoftmaxAcrossHeads
+            | Fault::MaskRepeated
+            | Fault::MaskMissing
+            | Fault::MaskOffsetLost
+            | Fault::GqaTile
+            | Fault::RopeMissing
+            | Fault::RopeSign
+            | Fault::RopeInterleaved
+            | Fault::RopeTwice
+            | Fault::RopeTheta
+            | Fault::RopeScalingIgnored
+            | Fault::RopeMagnitude
+            | Fault::RopeTableTiledTwice
+            | Fault::RopeTableLowPrecision
+            | Fault::RopeTablesDiffer
+            | Fault::PositionShift
+            | Fault::BosMissing
+            | Fault::BosDoubled
+            | Fault::KvLayout
+            | Fault::KvOffset
+            | Fault::KvRotated
+            | Fault::KvStale
+            | Fault::KvHistoryLost
+            | Fault::KvTruncated
+            | Fault::ActivationClipped
+            | Fault::CalibrationRange
+            | Fault::ResidualEightBit
+            | Fault::Overflow
+            | Fault::MaskedRowNan => {}
+        }
+        Ok(())
+    }
+
+    fn tie_head(&mut self) -> Result<()> {
+        let Some(table) = &self.embedding else { bail!("the head is the embedding already") };
+        self.head = Some(Linear::new(table, None)?);
+        Ok(())
+    }
+
+    fn each_block(&mut self, intervention: &Intervention, change: impl Fn(&mut Block) -> Result<()>) -> Result<()> {
+        let here = |(index, _): &(usize, &mut Block)| intervention.acts_in(*index as u32);
+        self.blocks.iter_mut().enumerate().filter(here).try_for_each(|(_, block)| change(block))
+    }
+
+    fn each_attention(&mut self, intervention: &Intervention, change: impl Fn(&mut Attention)) {
+        let here = |(index, _): &(usize, &mut Block)| intervention.acts_in(*index as u32);
+        self.blocks.iter_mut().enumerate().filter(here).for_each(|(_, block)| change(&mut block.attention));
+    }
+
+    fn reorder(&mut self, intervention: &Intervention) {
+        let Some(at) = intervention.block.map(|block| block as usize) else { return };
+        match (intervention.fault, intervention.word()) {
+            (Fault::LayerSkipped, _) => self.order[at] = Step::Nothing(at),
+            (Fault::LayerDuplicated, "copied") => self.order[at + 1] = Step::At { block: at, site: at + 1 },
+            (Fault::LayerDuplicated, _) => self.order.insert(at, Step::Unseen(at)),
+            _ => {
+                self.order[at] = Step::At { block: at + 1, site: at };
+                self.order[at + 1] = Step::At { block: at, site: at + 1 };
+            }
+        }
+    }
+
+    fn move_windows(&mut self, word: &str) {
+        let windows: Vec<Option<u32>> = self.blocks.iter().map(|block| block.attention.layer.window).collect();
+        let width = windows.iter().flatten().next().copied();
+        let count = windows.len();
+        for (index, block) in self.blocks.iter_mut().enumerate() {
+            block.attention.layer.window = match word {
+                "all" => width,
+                "later" => windows[index.checked_sub(1).unwrap_or(count - 1)],
+                "earlier" => windows[(index + 1) % count],
+                _ => width.filter(|_| windows[index].is_none()),
+            };
+        }
+    }
+
+    fn change_norms(&mut self, intervention: &Intervention) -> Result<()> {
+        let word = intervention.word();
+        let change = move |norm: &mut Norm| match word {
+            "plus_one" => norm.change_weight(|weight| weight + 1.0),
+            _ => norm.change_weight(Tensor::ones_like),
+        };
+        let of_blocks = |name: &str| matches!(word, "all" | "plus_one") || word == name;
+        if intervention.block.is_none() && of_blocks("final") {
+            self.final_norm.iter_mut().try_for_each(change)?;
+        }
+        self.each_block(intervention, |block| {
+            if of_blocks("attn") {
+                change(&mut block.attn_norm)?;
+            }
+            if of_blocks("mlp") { change(&mut block.mlp_norm) } else { Ok(()) }
+        })
+    }
+}
+
+impl Block {
+    fn in_four_bits(&mut self, group: usize) -> Result<()> {
+        let Attention { q, k, v, o, .. } = &mut self.attention;
+        let linears = [q, k, v, o, &mut self.up, &mut self.down].into_iter().chain(&mut self.gate);
+        for linear in linears {
+            *linear = linear.changed(|weight| four_bits(&weight, group))?;
+        }
+        Ok(())
+    }
+}
+
+/// Weights `[out, in]` rounded to −7 to 7 steps of a group of inputs, by its largest magnitude.
+fn four_bits(weight: &Tensor, group: usize) -> Result<Tensor> {
+    let (outputs, inputs) = weight.dims2()?;
+    let mut values = weight.flatten_all()?.to_vec1::<f32>()?;
+    for row in values.chunks_mut(inputs) {
+        for group in row.chunks_mut(group) {
+            let step = group.iter().fold(0.0_f32, |most, value| most.max(value.abs())) / 7.0;
+            if step > 0.0 {
+                group.iter_mut().for_each(|value| *value = (*value / step).round() * step);
+            }
+        }
+    }
+    Tensor::from_vec(values, (outputs, inputs), &Device::Cpu)
+}
+
+/// Where each value of the logits comes from when their shards are joined wrongly.
+fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option<u32>> {
+    let (first, second, of) = intervention.shards();
+    let (of, width) = (of as usize, vocabulary.div_ceil(of as usize));
+    let shard = |index: usize| {
+        let range = (index * width).min(vocabulary)..((index + 1) * width).min(vocabulary);
+        range.map(|id| Some(id as u32))
+    };
+    let mut from: Vec<Option<u32>> = match intervention.fault {
+        Fault::VocabPadded => {
+            let padding = std::iter::repeat_n(None, first as usize);
+            (0..of).flat_map(|index| shard(index).chain(padding.clone())).collect()
+        }
+        Fault::HeadMissing => {
+            (0..of).flat_map(|index| shard(index).map(move |id| id.filter(|_| index != first as usize))).collect()
+        }
+        _ => {
+            let mut order: Vec<usize> = (0..of).collect();
+            order.swap(first as usize, second as usize);
+            order.into_iter().flat_map(shard).collect()
+        }
+    };
+    from.truncate(vocabulary);
+    from
+}
+
+impl Activation {
+    fn exchanged(self, word: &str) -> Self {
+        match (word, self) {
+            ("silu", _) => Self::Silu,
+            ("gelu", _) => Self::GeluErf,
+            ("gelu_tanh", _) => Self::GeluTanh,
+            ("quick_gelu", _) => Self::GeluQuick,
+            ("relu", _) => Self::Relu,
+            (_, Self::GeluErf | Self::GeluTanh) => Self::GeluQuick,
+            (_, Self::Silu | Self::GeluQuick | Self::Relu) => Self::GeluTanh,
+        }
+    }
+
+    /// The word that `activation_exchanged` has for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::GeluErf => "gelu",
+            Self::GeluTanh => "gelu_tanh",
+            Self::GeluQuick => "quick_gelu",
+            Self::Relu => "relu",
+        }
+    }
+}
+
+impl Norm {
+    fn set_eps(&mut self, to: f64) {
+        let (Self::Rms { eps, .. } | Self::Layer { eps, .. }) = self;
+        *eps = to;
+    }
+
+    fn change_weight(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+        let (Self::Rms { weight, .. } | Self::Layer { weight, .. }) = self;
+        *weight = change(weight)?;
+        Ok(())
+    }
+}
