@@ -33,7 +33,9 @@ pub use config::{
     Activation, Architecture, Biases, Layer, MlpKind, NormKind, NormPlacement, Output, Rope, RopeScaling,
 };
 pub(crate) use decoder::bert_heads;
-pub use decoder::{Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, WeightTransform, Wiring};
+pub use decoder::{
+    Cache, Chunk, Decoder, Feed, Instrument, Part, Visibility, WeightKind, WeightTransform, Wiring, logits_from,
+};
 pub use embedding::Embedding;
 pub use error::CheckpointError;
 pub use hub::{HubError, HubSettings, Snapshot, fetch};

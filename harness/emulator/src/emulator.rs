@@ -24,6 +24,7 @@ pub struct Emulator {
 }
 
 /// What a trace says of the recipe.
+#[derive(Clone)]
 struct Applied {
     name: String,
     precision: String,
@@ -139,6 +140,21 @@ impl Emulator {
     pub fn with_faults(mut self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
         (self.decoder, self.wiring) = self.decoder.with_faults(interventions).map_err(EmulatorError::Fault)?;
         Ok(self)
+    }
+
+    /// Another emulator of the same weights and grids with these faults, and none that this one has; weights are shared.
+    ///
+    /// # Errors
+    /// A fault does not fit the checkpoint.
+    pub fn faulty(&self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
+        let (decoder, wiring) = self.decoder.with_faults(interventions).map_err(EmulatorError::Fault)?;
+        Ok(Self {
+            decoder,
+            wiring,
+            applied: self.applied.clone(),
+            grids: self.grids.clone(),
+            basis: self.basis.clone(),
+        })
     }
 
     /// Everything that deviates from the plain computation, for the trace.

@@ -165,10 +165,10 @@ faults! {
     /// Other blocks than the right ones have the window.
     WindowWrongLayers "window_wrong_layers" Sw Whole Values::Words(&["exchanged", "all", "later", "earlier"]);
 
-    /// The first id is not fed.
-    BosMissing "bos_missing" Tk Whole Values::None;
-    /// BOS is fed once more before the rest.
-    BosDoubled "bos_doubled" Tk Whole Values::None;
+    /// The first id is not fed; rows of a prompt are those of their tokens, or (`by_index`) of their places in what was fed.
+    BosMissing "bos_missing" Tk Whole Values::Words(&["by_token", "by_index"]);
+    /// BOS is fed once more before the rest; rows of a prompt as in [`Fault::BosMissing`].
+    BosDoubled "bos_doubled" Tk Whole Values::Words(&["by_token", "by_index"]);
 
     /// Biases of attention's projections are not added.
     AttentionBiasDropped "attention_bias_dropped" Wt Blocks Values::Words(&["all", "q", "k", "v", "qk", "qkv", "o"]);

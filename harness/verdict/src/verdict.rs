@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_trace::{Arm, CheckpointIdentity, Deviation, Scope, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::{Attribution, Diagnosis, Generated, Outcome, ScopeResult, Thresholds};
+use crate::{Attribution, BadSite, Diagnosis, Generated, Outcome, ScopeResult, Thresholds};
 
 /// The value of `format`.
 pub const FORMAT: &str = "fidelity-verdict";
@@ -152,6 +152,15 @@ impl Verdict {
         let verdict: Self = serde_json::from_str(text).map_err(json)?;
         verdict.check_exit_code(origin)?;
         Ok(verdict)
+    }
+
+    /// The first bad site of the first bad scope.
+    #[must_use]
+    pub fn first_bad_site(&self) -> Option<BadSite> {
+        self.scopes.iter().find_map(|(scope, result)| {
+            let detail = result.first_bad_site_detail.as_ref()?;
+            Some(BadSite { scope: *scope, site: detail.site, after: detail.after })
+        })
     }
 
     /// A file that was edited must not turn its verdict into another exit code.

@@ -221,8 +221,9 @@ fn four_bits(weight: &Tensor, group: usize) -> Result<Tensor> {
     Tensor::from_vec(values, (outputs, inputs), &Device::Cpu)
 }
 
-/// Where each value of the logits comes from when their shards are joined wrongly.
-fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option<u32>> {
+/// Where each of `vocabulary` logits comes from when their shards are joined as this fault does, `None` for a 0.
+#[must_use]
+pub fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option<u32>> {
     let (first, second, of) = intervention.shards();
     let (of, width) = (of as usize, vocabulary.div_ceil(of as usize));
     let shard = |index: usize| {

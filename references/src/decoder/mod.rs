@@ -14,6 +14,7 @@ mod weight;
 mod wiring;
 
 pub use cache::Cache;
+pub use faults::logits_from;
 pub(crate) use kernels::Values;
 pub(crate) use names::bert_heads;
 pub(crate) use weight::EachWeight;

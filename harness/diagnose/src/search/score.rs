@@ -1,0 +1,154 @@
+//! How well a prediction explains what an arm computed.
+
+use std::collections::BTreeMap;
+
+use fidelity_trace::Scope;
+
+/// What a row can count at most: a prediction that is far off is no worse than one that is farther.
+const MOST: f64 = 4.0;
+
+/// Logits by scope and position.
+pub(crate) type Rows = BTreeMap<Scope, BTreeMap<u32, Vec<f32>>>;
+
+/// How close a prediction is to the arm, prompt by prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Score {
+    /// Mean NMSE by prompt (by its index); prompts without a common row are absent.
+    pub(crate) residuals: BTreeMap<usize, f64>,
+    /// Sum of Pearson over rows, and rows.
+    pearson: (f64, usize),
+    /// Sum of NMSE and rows by scope.
+    by_scope: BTreeMap<Scope, (f64, usize)>,
+}
+
+impl Score {
+    pub(crate) fn add(&mut self, prompt: usize, arm: &Rows, predicted: &Rows) {
+        let (mut sum, mut count) = (0.0, 0_usize);
+        for (scope, rows) in arm {
+            for (position, row) in rows {
+                let Some(other) = predicted.get(scope).and_then(|rows| rows.get(position)) else { continue };
+                let Some((nmse, pearson)) = closeness(row, other) else { continue };
+                sum += nmse;
+                count += 1;
+                let of_scope = self.by_scope.entry(*scope).or_default();
+                *of_scope = (of_scope.0 + nmse, of_scope.1 + 1);
+                self.pearson = (self.pearson.0 + pearson, self.pearson.1 + 1);
+            }
+        }
+        if count > 0 {
+            self.residuals.insert(prompt, sum / count as f64);
+        }
+    }
+
+    /// Mean NMSE over prompts; the most possible where nothing was compared.
+    pub(crate) fn residual(&self) -> f64 {
+        let count = self.residuals.len();
+        if count == 0 { MOST } else { self.residuals.values().sum::<f64>() / count as f64 }
+    }
+
+    pub(crate) fn pearson(&self) -> f64 {
+        if self.pearson.1 == 0 { 0.0 } else { self.pearson.0 / self.pearson.1 as f64 }
+    }
+
+    pub(crate) fn by_scope(&self) -> BTreeMap<Scope, f64> {
+        self.by_scope.iter().map(|(scope, (sum, count))| (*scope, sum / *count as f64)).collect()
+    }
+
+    /// Mean of other − self over the prompts of both, its standard error, and their number.
+    pub(crate) fn behind(&self, other: &Self) -> (f64, Option<f64>, usize) {
+        let differences: Vec<f64> = self
+            .residuals
+            .iter()
+            .filter_map(|(prompt, own)| other.residuals.get(prompt).map(|other| other - own))
+            .collect();
+        let count = differences.len();
+        let mean = differences.iter().sum::<f64>() / count.max(1) as f64;
+        let squares = differences.iter().map(|difference| (difference - mean).powi(2)).sum::<f64>();
+        let error = (count > 1).then(|| (squares / (count - 1) as f64 / count as f64).sqrt());
+        (mean, error, count)
+    }
+}
+
+/// ‖d − p‖² / ‖d − mean(d)‖² and Pearson of an arm's row d and a prediction p. A row that is finite in one of the two alone is
+/// as far off as can be, one that is finite in neither is explained. `None` where the arm's row is constant.
+fn closeness(arm: &[f32], predicted: &[f32]) -> Option<(f64, f64)> {
+    if arm.len() != predicted.len() {
+        return None;
+    }
+    let finite = |row: &[f32]| row.iter().all(|value| value.is_finite());
+    match (finite(arm), finite(predicted)) {
+        (false, false) => return Some((0.0, 1.0)),
+        (true, false) | (false, true) => return Some((MOST, 0.0)),
+        (true, true) => {}
+    }
+    let count = arm.len() as f64;
+    let mean = |row: &[f32]| row.iter().map(|value| f64::from(*value)).sum::<f64>() / count;
+    let (mean_d, mean_p) = (mean(arm), mean(predicted));
+    let (mut energy_d, mut energy_p, mut product, mut error) = (0.0, 0.0, 0.0, 0.0);
+    for (d, p) in arm.iter().zip(predicted) {
+        let (d, p) = (f64::from(*d), f64::from(*p));
+        error += (d - p) * (d - p);
+        energy_d += (d - mean_d) * (d - mean_d);
+        energy_p += (p - mean_p) * (p - mean_p);
+        product += (d - mean_d) * (p - mean_p);
+    }
+    if energy_d <= 0.0 {
+        return None;
+    }
+    let norms = (energy_d * energy_p).sqrt();
+    let pearson = if norms > 0.0 { product / norms } else { 0.0 };
+    Some(((error / energy_d).min(MOST), pearson))
+}
+
+/// How far two predictions are apart, as [`Score::residual`] says, on the rows of both.
+pub(crate) fn apart(one: &BTreeMap<usize, Rows>, other: &BTreeMap<usize, Rows>) -> f64 {
+    let mut score = Score::default();
+    for (prompt, rows) in one {
+        if let Some(others) = other.get(prompt) {
+            score.add(*prompt, rows, others);
+        }
+    }
+    score.residual()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[[f32; 3]]) -> Rows {
+        let rows = values.iter().zip(0..).map(|(row, position)| (position, row.to_vec())).collect();
+        BTreeMap::from([(Scope::Prefill, rows)])
+    }
+
+    #[test]
+    fn a_prediction_is_scored_in_variances_of_the_arms_rows() {
+        let arm = rows(&[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]);
+        let mut score = Score::default();
+        score.add(0, &arm, &rows(&[[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]));
+        // Three squares of 1 against two.
+        assert!((score.residual() - 0.75).abs() < 1e-12);
+        assert!((score.pearson() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_not_finite_must_be_predicted() {
+        let arm = rows(&[[f32::NAN, 1.0, 2.0], [0.0, 1.0, 2.0]]);
+        let residual = |predicted: &Rows| {
+            let mut score = Score::default();
+            score.add(0, &arm, predicted);
+            score.residual()
+        };
+        assert_eq!(residual(&rows(&[[f32::INFINITY, 0.0, 0.0], [0.0, 1.0, 2.0]])), 0.0);
+        assert_eq!(residual(&rows(&[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])), 2.0);
+    }
+
+    #[test]
+    fn differences_are_paired_by_prompt() {
+        let score =
+            |values: &[f64]| Score { residuals: values.iter().copied().enumerate().collect(), ..Score::default() };
+        let (mean, error, count) = score(&[0.1, 0.2]).behind(&score(&[0.2, 0.4, 9.0]));
+        assert!((mean - 0.15).abs() < 1e-12 && count == 2);
+        assert!((error.expect("two prompts") - 0.05).abs() < 1e-12);
+        assert_eq!(Score::default().behind(&score(&[1.0])).2, 0);
+    }
+}
