@@ -25,13 +25,21 @@ fn main() {
         let checkpoint = Checkpoint::open(Path::new(checkpoint), "golden").expect("opens");
         let float32 = Emulator::float32(&checkpoint).expect("loads");
         let device = Trace::open(&Path::new(&set).join(name)).expect("trace");
+        let prompts = std::fs::read_to_string(format!("{set}/prompts/{name}.jsonl")).unwrap_or_default();
+        let right: std::collections::BTreeMap<String, Vec<u32>> = prompts
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter_map(|p| Some((p["id"].as_str()?.to_owned(), serde_json::from_value(p["token_ids"].clone()).ok()?)))
+            .collect();
         let start = Instant::now();
         let question = Question {
             float32: &float32,
             emulated: None,
             checkpoint: &checkpoint,
             device: &device,
+            right_ids: &right,
             scopes: &[],
+            bos: fidelity_trace::BosConvention::Tokenizer,
             first_bad_site: None,
         };
         let found = diagnose(&question, &|_| {});

@@ -22,6 +22,15 @@ pub enum FaultValue {
     Number(f64),
     /// A word, one that the fault knows.
     Word(&'static str),
+    /// A word with a whole number.
+    Named(&'static str, i64),
+    /// All shards of the logits in another order.
+    Order {
+        /// Which shard stands in each place.
+        order: [u8; MOST_ORDERED],
+        /// How many there are.
+        of: u8,
+    },
     /// Values of a kind of site are clipped to ± a limit.
     Clip {
         /// The kind of site.
@@ -39,6 +48,9 @@ pub enum FaultValue {
         of: u32,
     },
 }
+
+/// The most shards whose order can be told.
+pub const MOST_ORDERED: usize = 16;
 
 /// A `--fault` that cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -142,6 +154,14 @@ fn read_value(fault: Fault, text: &str) -> Result<FaultValue, FaultError> {
             let word = words.iter().find(|word| **word == text);
             word.map(|word| FaultValue::Word(word)).ok_or_else(|| wrong(format!("one of {}", words.join(", "))))
         }
+        Values::Mixed { words, named, meaning, whole } => {
+            read_mixed(text, words, named, meaning, whole).ok_or_else(|| {
+                let named = named.iter().map(|word| format!("{word}:NUMBER"));
+                let all: Vec<String> = words.iter().map(ToString::to_string).chain(named).collect();
+                let number = if meaning.is_empty() { String::new() } else { format!(", or {meaning}, a number") };
+                wrong(format!("one of {}{number}", all.join(", ")))
+            })
+        }
         Values::Clip => {
             let parsed = text.split_once(':').and_then(|(site, limit)| {
                 let limit = limit.parse().ok().filter(|limit: &f64| limit.is_finite() && *limit > 0.0)?;
@@ -159,13 +179,51 @@ fn read_value(fault: Fault, text: &str) -> Result<FaultValue, FaultError> {
             parsed.ok_or_else(|| wrong("the padding of a shard of the logits and their number, such as 8/2".into()))
         }
         Values::Shards => {
-            let parsed = text.split_once('/').and_then(|(which, of)| {
-                let (first, second) = which.split_once('-').unwrap_or((which, which));
-                let (first, second, of) = (first.parse().ok()?, second.parse().ok()?, of.parse().ok()?);
-                let fits = first < of && second < of && (1..=1024).contains(&of);
-                fits.then_some(FaultValue::Shards { first, second, of })
-            });
-            parsed.ok_or_else(|| wrong("a shard and their number, such as 1/4, or two of them, such as 0-1/2".into()))
+            let expected = "a shard and their number, such as 1/4, or two of them to exchange, such as 0-1/2";
+            read_shards(text).ok_or_else(|| wrong(expected.into()))
+        }
+    }
+}
+
+fn read_mixed(
+    text: &str,
+    words: &'static [&'static str],
+    named: &'static [&'static str],
+    meaning: &str,
+    whole: bool,
+) -> Option<FaultValue> {
+    if let Some(word) = words.iter().find(|word| **word == text) {
+        return Some(FaultValue::Word(word));
+    }
+    if let Some((name, number)) = text.split_once(':') {
+        let word = named.iter().find(|word| **word == name)?;
+        let number: i64 = number.parse().ok().filter(|number: &i64| number.unsigned_abs() <= 1 << 20)?;
+        return Some(FaultValue::Named(word, number));
+    }
+    let number: f64 = text.parse().ok().filter(|_| !meaning.is_empty())?;
+    let fits = if whole {
+        number.fract() == 0.0 && (1.0..=4096.0).contains(&number.abs())
+    } else {
+        (1e-3..=1e3).contains(&number)
+    };
+    fits.then_some(FaultValue::Number(number))
+}
+
+fn read_shards(text: &str) -> Option<FaultValue> {
+    let (which, of) = text.split_once('/')?;
+    let of: u32 = of.parse().ok().filter(|of| (1..=1024).contains(of))?;
+    let shards: Vec<u32> =
+        which.split('-').map(|shard| shard.parse().ok().filter(|it| *it < of)).collect::<Option<_>>()?;
+    match shards[..] {
+        [shard] => Some(FaultValue::Shards { first: shard, second: shard, of }),
+        [first, second] => Some(FaultValue::Shards { first, second, of }),
+        _ => {
+            let mut sorted = shards.clone();
+            sorted.sort_unstable();
+            let all = sorted.len() <= MOST_ORDERED && sorted.iter().copied().eq(0..of);
+            let mut order = [0; MOST_ORDERED];
+            shards.iter().zip(&mut order).for_each(|(shard, place)| *place = *shard as u8);
+            all.then_some(FaultValue::Order { order, of: of as u8 })
         }
     }
 }
@@ -176,10 +234,16 @@ impl Intervention {
     /// # Errors
     /// A block at or past `blocks`.
     pub fn check(&self, blocks: u32) -> Result<(), FaultError> {
-        // What needs the next block as well ends one earlier.
-        let next = self.fault == Fault::LayersSwapped || self.value == Some(FaultValue::Word("copied"));
-        match self.block.filter(|block| *block >= blocks.saturating_sub(u32::from(next))) {
-            Some(block) => Err(FaultError::NoSuchBlock { block: block + u32::from(next), blocks }),
+        let other = self.block.and_then(|block| match (self.fault, self.value) {
+            (Fault::LayersSwapped, value) => Some(match value {
+                Some(FaultValue::Number(other)) => other as u32,
+                _ => block + 1,
+            }),
+            (_, Some(FaultValue::Word("copied"))) => Some(block + 1),
+            _ => None,
+        });
+        match self.block.into_iter().chain(other).find(|block| *block >= blocks) {
+            Some(block) => Err(FaultError::NoSuchBlock { block, blocks }),
             None => Ok(()),
         }
     }
@@ -203,8 +267,8 @@ impl Intervention {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match (self.value, self.fault.values()) {
-            (Some(FaultValue::Word(word)), _) => word,
-            (_, Values::Words(words)) => words[0],
+            (Some(FaultValue::Word(word) | FaultValue::Named(word, _)), _) => word,
+            (None, Values::Words(words) | Values::Mixed { words, .. }) => words[0],
             _ => "",
         }
     }
@@ -214,6 +278,7 @@ impl Intervention {
     pub fn shards(&self) -> (u32, u32, u32) {
         match (self.value, self.fault) {
             (Some(FaultValue::Shards { first, second, of }), _) => (first, second, of),
+            (Some(FaultValue::Order { of, .. }), _) => (0, 0, u32::from(of)),
             (_, Fault::HeadMissing) => (3, 3, 4),
             (_, Fault::VocabPadded) => (8, 8, 2),
             _ => (0, 1, 2),
@@ -227,6 +292,11 @@ impl fmt::Display for FaultValue {
             Self::Number(number) => write!(f, "{number}"),
             Self::Word(word) => f.write_str(word),
             Self::Clip { site, limit } => write!(f, "{}:{limit}", site.name()),
+            Self::Named(word, number) => write!(f, "{word}:{number}"),
+            Self::Order { order, of } => {
+                let shards: Vec<String> = order.iter().take(usize::from(*of)).map(ToString::to_string).collect();
+                write!(f, "{}/{of}", shards.join("-"))
+            }
             Self::Shards { first, second, of } if first == second => write!(f, "{first}/{of}"),
             Self::Shards { first, second, of } => write!(f, "{first}-{second}/{of}"),
         }
@@ -260,6 +330,10 @@ mod tests {
             "head_missing=1/4",
             "layer_duplicated@1=copied",
             "kv_offset=-2",
+            "kv_offset=every:-1",
+            "kv_layout@0=keys_by_channel:40",
+            "score_scale=by_layer",
+            "shards_swapped=3-2-1-0/4",
         ] {
             assert_eq!(text.parse::<Intervention>().expect(text).to_string(), text);
         }
@@ -275,8 +349,9 @@ mod tests {
             ("head_tied@1", "takes no block"),
             ("rope_theta=0", "the base, a number from"),
             ("rope_theta=NaN", "the base, a number from"),
-            ("kv_offset=0", "other than 0"),
-            ("kv_stale=old", "one of empty, previous"),
+            ("kv_offset=0", "one of next, every:NUMBER, or the offset"),
+            ("shards_swapped=0-0-1/3", "such as 0-1/2"),
+            ("kv_stale=old", "one of empty, previous, lag"),
             ("activation_clipped=1.5", "such as v:1.5"),
             ("activation_clipped=v:inf", "such as v:1.5"),
             ("shards_swapped=2-3/3", "such as 0-1/2"),

@@ -25,7 +25,7 @@ pub use capture::{Capture, Rows, ScopeCapture, Tensor};
 pub use deviation::{Deviation, Emulation};
 pub use disk::{hex, write_atomically};
 pub use fault::{Fault, FaultFamily, Places, Values};
-pub use intervention::{FaultError, FaultValue, Intervention};
+pub use intervention::{FaultError, FaultValue, Intervention, MOST_ORDERED};
 pub use manifest::{
     Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, OutsideRange, PromptRecord, Status, VERSION,
 };

@@ -2,7 +2,7 @@
 
 use fidelity_trace::{Fault, Intervention, Network};
 
-use super::{Architecture, RopeScaling};
+use super::{Architecture, MlpKind, RopeScaling};
 
 /// Without RoPE a bias of keys adds one constant to a row of scores, which softmax takes off again.
 const SOFTMAX_TAKES_IT_OFF: &str = "without RoPE, softmax takes a bias of keys off again";
@@ -37,6 +37,7 @@ impl Architecture {
             }
             Fault::AttentionBiasDropped => self.biases_immune_to(word),
             Fault::MlpBiasDropped if !self.biases.mlp => Some("its MLP has no biases"),
+            Fault::MlpBiasDropped if word == "gate" && self.mlp_kind == MlpKind::Plain => Some("its MLP has no gate"),
             Fault::QkNormMissing if !self.qk_norm => Some("it does not normalise queries and keys"),
             Fault::HeadTied if encoder => Some("it has no head"),
             Fault::HeadTied if self.tied_head => Some("its head is the embedding"),
@@ -46,7 +47,13 @@ impl Architecture {
             }
             Fault::ActivationExchanged if word == self.activation.word() => Some("that is its activation"),
             Fault::BosDoubled if self.bos.is_none() => Some("it has no BOS"),
-            Fault::KvLayout if self.kv_heads == 1 => Some("it has one kv head: both layouts are the same"),
+            Fault::PositionShift if word == "uniform" && self.rope.is_some() => {
+                Some("it has a rotary embedding, which a uniform shift of positions does not change")
+            }
+            Fault::PositionShift if self.rope.is_some() => self.rope_immune_to(intervention),
+            Fault::KvLayout if self.kv_heads == 1 && !word.ends_with("by_channel") => {
+                Some("it has one kv head: both layouts are the same")
+            }
             Fault::MaskOffsetLost
             | Fault::PositionShift
             | Fault::KvLayout
@@ -125,13 +132,16 @@ impl Architecture {
     fn windows_immune_to(&self, intervention: &Intervention) -> Option<&'static str> {
         let windowed = |layer: &super::Layer| layer.window.is_some();
         let blocks = self.layers.iter().enumerate();
-        let here = blocks.filter(|(block, _)| intervention.acts_in(*block as u32)).any(|(_, layer)| windowed(layer));
+        // A block without a window can get that of another.
+        let moved = intervention.fault == Fault::WindowWrongLayers;
+        let here =
+            blocks.filter(|(block, _)| moved || intervention.acts_in(*block as u32)).any(|(_, layer)| windowed(layer));
         if !here {
             return Some("it has no sliding window there");
         }
         let everywhere = self.layers.iter().all(windowed);
         match (intervention.fault, intervention.word()) {
-            (Fault::WindowWrongLayers, "all" | "later" | "earlier") if everywhere => {
+            (Fault::WindowWrongLayers, "all" | "later" | "earlier") if everywhere && intervention.block.is_none() => {
                 Some("every block has the window already")
             }
             _ => None,

@@ -60,6 +60,19 @@ pub enum RopeScaling {
     },
 }
 
+impl RopeScaling {
+    /// What positions are divided by at most, where there is one number for it.
+    pub(crate) const fn factor(&self) -> Option<f64> {
+        match self {
+            Self::None => None,
+            Self::Linear { factor }
+            | Self::Dynamic { factor, .. }
+            | Self::Llama3 { factor, .. }
+            | Self::Yarn { factor, .. } => Some(*factor),
+        }
+    }
+}
+
 /// A non-null legacy `rope_scaling` replaces `rope_parameters`; theta inside the dict wins over the top-level one.
 pub(super) fn take(
     keys: &mut Keys,

@@ -54,62 +54,35 @@ impl<'a> Memory<'a> {
         };
         let (keys, values) = cache.append(block, &keys, &values)?;
         let memory = Self { chunk, keys, values, key_positions: [cache.positions(), chunk.positions].concat() };
-        if cache.positions().is_empty() { Ok(memory) } else { memory.wrongly(remembered) }
+        let before = cache.positions().len();
+        if before == 0 { Ok(memory) } else { memory.wrongly(remembered, cache.prompt().min(before)) }
     }
 
-    /// What a fault of the cache leaves of it.
-    fn wrongly(self, remembered: Remembered) -> Result<Self> {
+    /// What a fault of the cache leaves of it; the first `prompt` entries are the prompt's.
+    fn wrongly(self, remembered: Remembered, prompt: usize) -> Result<Self> {
         let (entries, own) = (self.key_positions.len(), self.chunk.positions.len());
-        let both = |change: &dyn Fn(&Tensor) -> Result<Tensor>| Ok((change(&self.keys)?, change(&self.values)?));
-        let kept = |from: usize| -> Result<(Tensor, Tensor)> { both(&|kv| kv.narrow(0, from, entries - from)) };
-        let mut key_positions = self.key_positions.clone();
-        let (keys, values) = match remembered {
-            Remembered::All => (self.keys.clone(), self.values.clone()),
-            Remembered::OtherLayout(keys, values) => {
-                let turned = |kv: &Tensor, turn: bool| match turn {
-                    true => {
-                        let (entries, heads, width) = kv.dims3()?;
-                        kv.contiguous()?.reshape((heads, entries, width))?.transpose(0, 1)?.contiguous()
-                    }
-                    false => Ok(kv.clone()),
+        match remembered {
+            Remembered::All => Ok(self),
+            Remembered::OtherLayout { keys, values, by_channel, entries: width } => {
+                let layout = OtherLayout { history: if width < 0 { prompt } else { entries - own }, by_channel, width };
+                let turned = |kv: &Tensor, turn: bool| if turn { layout.misread(kv) } else { Ok(kv.clone()) };
+                let (keys, values) = (turned(&self.keys, keys)?, turned(&self.values, values)?);
+                Ok(Self { keys, values, ..self })
+            }
+            Remembered::Other(other) => {
+                let [of_keys, of_values] = other.read(prompt, entries, own);
+                // Behind the last entry stands an empty one, which is seen as the chunk's own are.
+                let read = |kv: &Tensor, from: &[Option<usize>]| {
+                    let from = from.iter().map(|entry| entry.unwrap_or(entries) as u32);
+                    kv.pad_with_zeros(0, 0, 1)?.index_select(&Tensor::from_iter(from, &Device::Cpu)?, 0)
                 };
-                (turned(&self.keys, keys)?, turned(&self.values, values)?)
+                let first_own = self.chunk.positions[0];
+                let position = |entry: &Option<usize>| entry.map_or(first_own, |entry| self.key_positions[entry]);
+                let key_positions = of_keys.iter().map(position).collect();
+                let (keys, values) = (read(&self.keys, &of_keys)?, read(&self.values, &of_values)?);
+                Ok(Self { chunk: self.chunk, keys, values, key_positions })
             }
-            Remembered::Offset(offset) => {
-                let by = (offset.unsigned_abs() as usize).min(entries);
-                // Empty entries are seen as those they stand for.
-                both(&|kv| match offset > 0 {
-                    true => kv.narrow(0, by, entries - by)?.pad_with_zeros(0, 0, by),
-                    false => kv.narrow(0, 0, entries - by)?.pad_with_zeros(0, by, 0),
-                })?
-            }
-            Remembered::ValuesRotated(by) => {
-                let from = (0..entries as i64).map(|entry| (entry - by).rem_euclid(entries as i64) as u32);
-                let values = self.values.index_select(&Tensor::from_iter(from, &Device::Cpu)?, 0)?;
-                (self.keys.clone(), values)
-            }
-            Remembered::OwnEmpty => both(&|kv| kv.narrow(0, 0, entries - own)?.pad_with_zeros(0, 0, own))?,
-            Remembered::OwnIsPrevious => {
-                let from = (0..entries).map(|entry| entry.min(entries - own - 1) as u32);
-                let from = Tensor::from_iter(from, &Device::Cpu)?;
-                both(&|kv| kv.index_select(&from, 0))?
-            }
-            Remembered::Own => {
-                key_positions.drain(..entries - own);
-                kept(entries - own)?
-            }
-            Remembered::Last(count) => {
-                let from = entries - count.max(own).min(entries);
-                key_positions.drain(..from);
-                kept(from)?
-            }
-            Remembered::First(count) => {
-                let first = count.min(entries - own);
-                key_positions.drain(first..entries - own);
-                both(&|kv| Tensor::cat(&[kv.narrow(0, 0, first)?, kv.narrow(0, entries - own, own)?], 0))?
-            }
-        };
-        Ok(Self { chunk: self.chunk, keys, values, key_positions })
+        }
     }
 
     /// Row by row, whether each key is seen.
@@ -117,6 +90,29 @@ impl<'a> Memory<'a> {
         let Chunk { positions, visibility, .. } = self.chunk;
         let pairs = positions.iter().flat_map(|position| self.key_positions.iter().map(move |key| (*position, *key)));
         pairs.map(|(position, key)| visibility.sees(layer, position, key)).collect()
+    }
+}
+
+/// Entries `[entry, head, channel]` of which the first `history` are written in that order and read in another.
+struct OtherLayout {
+    history: usize,
+    /// Read `[head, channel, entry]`, else `[head, entry, channel]`.
+    by_channel: bool,
+    /// As one of so many entries; fewer than there are stand for as many.
+    width: i64,
+}
+
+impl OtherLayout {
+    fn misread(&self, kv: &Tensor) -> Result<Tensor> {
+        let (entries, heads, channels) = kv.dims3()?;
+        let width = usize::try_from(self.width).unwrap_or(0).max(self.history);
+        let memory = kv.narrow(0, 0, self.history)?.pad_with_zeros(0, 0, width - self.history)?.contiguous()?;
+        let read = match self.by_channel {
+            false => memory.reshape((heads, width, channels))?.transpose(0, 1)?,
+            true => memory.reshape((heads, channels, width))?.permute((2, 0, 1))?,
+        };
+        let rest = kv.narrow(0, self.history, entries - self.history)?;
+        Tensor::cat(&[read.narrow(0, 0, self.history)?.contiguous()?, rest], 0)
     }
 }
 
@@ -140,9 +136,14 @@ impl Attention {
         if let Some(norm) = &self.k_norm {
             k = norm.apply(&k)?;
         }
-        if let Some(turning) = wiring.rope.table.as_ref().filter(|_| self.layer.rope) {
-            let (table, pairs, (of_q, of_k)) = (rope.table(turning)?, wiring.rope.pairs, wiring.rope.copied);
-            (q, k) = (table.apply(&q, pairs, of_q)?, table.apply(&k, pairs, of_k)?);
+        if self.layer.rope {
+            for (x, rotation, heads) in
+                [(&mut q, &wiring.q_rotation, self.query_heads), (&mut k, &wiring.k_rotation, self.kv_heads)]
+            {
+                if let Some(table) = rope.table(rotation, heads)? {
+                    *x = table.apply(x, rotation)?;
+                }
+            }
         }
         let q = at(BlockSite::Q, Part::All, q)?;
         let k = at(BlockSite::K, Part::All, k)?;
@@ -228,7 +229,7 @@ impl Attention {
             let (rows, count) = (memory.chunk.positions.len(), memory.key_positions.len());
             let own = q.narrow(0, start, rows)?.transpose(0, 1)?.contiguous()?;
             start += rows;
-            let keys = self.for_queries(&memory.keys, wiring.heads)?;
+            let keys = self.for_queries(&memory.keys, wiring.heads[0])?;
             let scores = own.reshape((keys.dim(0)?, (), self.head_dim))?.matmul(&keys.transpose(1, 2)?)?;
             (scores * self.layer.score_scale)?.reshape((self.query_heads, rows, count))
         };
@@ -243,7 +244,7 @@ impl Attention {
     fn plain_weighted(&self, patterns: &[Tensor], values: &[Tensor], wiring: &BlockWiring) -> Result<Tensor> {
         let of = |(pattern, values): (&Tensor, &Tensor)| {
             let (_, rows, keys) = pattern.dims3()?;
-            let values = self.for_queries(values, wiring.heads)?;
+            let values = self.for_queries(values, wiring.heads[1])?;
             let z = pattern.reshape((values.dim(0)?, (), keys))?.matmul(&values)?;
             z.reshape((self.query_heads, rows, self.head_dim))?.transpose(0, 1)?.contiguous()?.reshape((rows, ()))
         };
@@ -267,6 +268,7 @@ impl Attention {
 fn normalised(scores: &Tensor, over: SoftmaxOver) -> Result<Tensor> {
     match over {
         SoftmaxOver::Keys => softmax(scores),
+        SoftmaxOver::Heads => softmax(&scores.transpose(0, 2)?.contiguous()?)?.transpose(0, 2)?.contiguous(),
         SoftmaxOver::HeadsAndKeys => {
             let (heads, rows, keys) = scores.dims3()?;
             let rows_first = scores.transpose(0, 1)?.contiguous()?.reshape((rows, heads * keys))?;
@@ -296,6 +298,15 @@ fn mask(memory: &Memory<'_>, layer: Layer, over: MaskOverHeads, heads: usize) ->
         MaskOverHeads::Repeated => {
             let repeated = (0..heads * rows).map(|index| chunk.positions[index / heads]);
             (repeated.flat_map(|position| row(position, COMPILED_MASK)).collect(), (heads, rows, keys))
+        }
+        MaskOverHeads::KeysRepeated => {
+            let seen = |position: u32, key: u32| chunk.visibility.sees(layer, position, key);
+            let value = |(head, position): (usize, u32)| {
+                let key = move |key: usize| key_positions[(head * keys + key) / heads];
+                (0..keys).map(move |at| if seen(position, key(at)) { 0.0 } else { COMPILED_MASK })
+            };
+            let places = (0..heads).flat_map(|head| chunk.positions.iter().map(move |position| (head, *position)));
+            (places.flat_map(value).collect(), (heads, rows, keys))
         }
         MaskOverHeads::Missing => (vec![0.0; rows * keys], (1, rows, keys)),
         MaskOverHeads::FromFirstKey => {

@@ -9,6 +9,8 @@ pub struct Cache {
     /// Per block, keys and values `[capacity, kv head, head_dim]`.
     blocks: Vec<(Tensor, Tensor)>,
     positions: Vec<u32>,
+    /// How many tokens were fed first, all at once.
+    prompt: usize,
     capacity: usize,
 }
 
@@ -21,7 +23,7 @@ impl Cache {
         let a = decoder.architecture();
         let zeros = || Tensor::zeros((capacity, a.kv_heads, a.head_dim), decoder.dtype(), &Device::Cpu);
         let blocks = (0..decoder.cached_steps()).map(|_| Ok((zeros()?, zeros()?))).collect::<Result<_>>()?;
-        Ok(Self { blocks, positions: Vec::with_capacity(capacity), capacity })
+        Ok(Self { blocks, positions: Vec::with_capacity(capacity), prompt: 0, capacity })
     }
 
     /// Positions of the tokens in it.
@@ -47,7 +49,15 @@ impl Cache {
         Ok((all_keys.narrow(0, 0, start + added)?, all_values.narrow(0, 0, start + added)?))
     }
 
+    /// How many tokens the first chunk had.
+    pub(super) const fn prompt(&self) -> usize {
+        self.prompt
+    }
+
     pub(super) fn advance(&mut self, positions: &[u32]) {
+        if self.positions.is_empty() {
+            self.prompt = positions.len();
+        }
         self.positions.extend_from_slice(positions);
     }
 }

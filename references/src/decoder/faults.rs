@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor, bail};
-use fidelity_trace::{Fault, Intervention};
+use fidelity_trace::{Fault, FaultValue, Intervention};
 
 use super::{
     Block, Decoder, Step, Weights, Wiring,
@@ -35,16 +35,13 @@ impl Weights {
         let word = intervention.word();
         let number = intervention.number();
         match intervention.fault {
-            Fault::ScoreScale => self.each_attention(intervention, |attention| {
-                let scale = &mut attention.layer.score_scale;
-                *scale = number.map_or(1.0, |factor| *scale * factor);
-            }),
+            Fault::ScoreScale => self.scale_scores(intervention),
             Fault::WindowIgnored => self.each_attention(intervention, |attention| attention.layer.window = None),
             Fault::WindowOffByOne => self.each_attention(intervention, |attention| {
                 let wider = |window: u32| window.saturating_add_signed(number.unwrap_or(1.0) as i32).max(1);
                 attention.layer.window = attention.layer.window.map(wider);
             }),
-            Fault::WindowWrongLayers => self.move_windows(word),
+            Fault::WindowWrongLayers => self.move_windows(intervention),
             Fault::AttentionBiasDropped => self.each_attention(intervention, |attention| {
                 let dropped = |name: &str| word == "all" || word == name || name != "o" && word.contains(name);
                 let Attention { q, k, v, o, .. } = attention;
@@ -55,8 +52,13 @@ impl Weights {
                 }
             }),
             Fault::MlpBiasDropped => self.each_block(intervention, |block| {
-                block.gate = block.gate.as_ref().map(Linear::unbiased);
-                (block.up, block.down) = (block.up.unbiased(), block.down.unbiased());
+                let of = |name: &str| word == "all" || word == name;
+                let linears = [("up", &mut block.up), ("down", &mut block.down)].into_iter();
+                for (name, linear) in linears.chain(block.gate.as_mut().map(|gate| ("gate", gate))) {
+                    if of(name) {
+                        *linear = linear.unbiased();
+                    }
+                }
                 Ok(())
             })?,
             Fault::QkNormMissing => self.each_attention(intervention, |attention| {
@@ -90,7 +92,9 @@ impl Weights {
                 Ok(())
             })?,
             Fault::HeadMissing | Fault::ShardsSwapped | Fault::VocabPadded => {
-                self.logits_from = Some(logits_from(intervention, self.architecture.vocabulary));
+                let mut from = logits_from(intervention, self.architecture.vocabulary);
+                from.truncate(self.architecture.vocabulary);
+                self.logits_from = Some(from);
             }
             Fault::Int4Group => {
                 let group = number.unwrap_or(64.0) as usize;
@@ -156,21 +160,43 @@ impl Weights {
             (Fault::LayerDuplicated, "copied") => self.order[at + 1] = Step::At { block: at, site: at + 1 },
             (Fault::LayerDuplicated, _) => self.order.insert(at, Step::Unseen(at)),
             _ => {
-                self.order[at] = Step::At { block: at + 1, site: at };
-                self.order[at + 1] = Step::At { block: at, site: at + 1 };
+                let other = intervention.number().map_or(at + 1, |other| other as usize);
+                self.order[at] = Step::At { block: other, site: at };
+                self.order[other] = Step::At { block: at, site: other };
             }
         }
     }
 
-    fn move_windows(&mut self, word: &str) {
+    fn scale_scores(&mut self, intervention: &Intervention) {
+        let here = |(index, _): &(usize, &mut Block)| intervention.acts_in(*index as u32);
+        for (index, block) in self.blocks.iter_mut().enumerate().filter(here) {
+            let scale = &mut block.attention.layer.score_scale;
+            let depth = index as f64 + 1.0;
+            match (intervention.number(), intervention.word()) {
+                (Some(factor), _) => *scale *= factor,
+                (None, "by_layer") => *scale /= depth,
+                (None, "not_by_layer") => *scale *= depth,
+                (None, _) => *scale = 1.0,
+            }
+        }
+    }
+
+    fn move_windows(&mut self, intervention: &Intervention) {
         let windows: Vec<Option<u32>> = self.blocks.iter().map(|block| block.attention.layer.window).collect();
         let width = windows.iter().flatten().next().copied();
         let count = windows.len();
-        for (index, block) in self.blocks.iter_mut().enumerate() {
-            block.attention.layer.window = match word {
+        let bound = match intervention.value {
+            Some(FaultValue::Named(_, bound)) => bound.clamp(0, count as i64) as usize,
+            _ => 0,
+        };
+        let here = |(index, _): &(usize, &mut Block)| intervention.acts_in(*index as u32);
+        for (index, block) in self.blocks.iter_mut().enumerate().filter(here) {
+            block.attention.layer.window = match intervention.word() {
                 "all" => width,
                 "later" => windows[index.checked_sub(1).unwrap_or(count - 1)],
                 "earlier" => windows[(index + 1) % count],
+                "from" => width.filter(|_| index >= bound),
+                "before" => width.filter(|_| index < bound),
                 _ => width.filter(|_| windows[index].is_none()),
             };
         }
@@ -178,19 +204,24 @@ impl Weights {
 
     fn change_norms(&mut self, intervention: &Intervention) -> Result<()> {
         let word = intervention.word();
-        let change = move |norm: &mut Norm| match word {
-            "plus_one" => norm.change_weight(|weight| weight + 1.0),
-            _ => norm.change_weight(Tensor::ones_like),
+        let (which, plus_one) =
+            word.strip_suffix("plus_one").map_or((word, false), |which| (which.trim_end_matches('_'), true));
+        let change = move |norm: &mut Norm| match plus_one {
+            true => norm.change_weight(|weight| weight + 1.0),
+            false => norm.change_weight(Tensor::ones_like),
         };
-        let of_blocks = |name: &str| matches!(word, "all" | "plus_one") || word == name;
-        if intervention.block.is_none() && of_blocks("final") {
+        let concerns = |name: &str| which == name || matches!(which, "all" | "");
+        if intervention.block.is_none() && concerns("final") {
             self.final_norm.iter_mut().try_for_each(change)?;
         }
         self.each_block(intervention, |block| {
-            if of_blocks("attn") {
+            if which == "swapped" {
+                block.attn_norm.exchange_weights(&mut block.mlp_norm);
+            }
+            if concerns("attn") || which == "both" {
                 change(&mut block.attn_norm)?;
             }
-            if of_blocks("mlp") { change(&mut block.mlp_norm) } else { Ok(()) }
+            if concerns("mlp") || which == "both" { change(&mut block.mlp_norm) } else { Ok(()) }
         })
     }
 }
@@ -221,7 +252,8 @@ fn four_bits(weight: &Tensor, group: usize) -> Result<Tensor> {
     Tensor::from_vec(values, (outputs, inputs), &Device::Cpu)
 }
 
-/// Where each of `vocabulary` logits comes from when their shards are joined as this fault does, `None` for a 0.
+/// Where each of the logits comes from when `vocabulary` of them are joined as this fault does, `None` for padding or a missing
+/// one.
 #[must_use]
 pub fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option<u32>> {
     let (first, second, of) = intervention.shards();
@@ -230,7 +262,7 @@ pub fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option
         let range = (index * width).min(vocabulary)..((index + 1) * width).min(vocabulary);
         range.map(|id| Some(id as u32))
     };
-    let mut from: Vec<Option<u32>> = match intervention.fault {
+    match intervention.fault {
         Fault::VocabPadded => {
             let padding = std::iter::repeat_n(None, first as usize);
             (0..of).flat_map(|index| shard(index).chain(padding.clone())).collect()
@@ -240,12 +272,15 @@ pub fn logits_from(intervention: &Intervention, vocabulary: usize) -> Vec<Option
         }
         _ => {
             let mut order: Vec<usize> = (0..of).collect();
-            order.swap(first as usize, second as usize);
+            match intervention.value {
+                Some(FaultValue::Order { order: other, of }) => {
+                    order = other.iter().take(usize::from(of)).map(|shard| usize::from(*shard)).collect();
+                }
+                _ => order.swap(first as usize, second as usize),
+            }
             order.into_iter().flat_map(shard).collect()
         }
-    };
-    from.truncate(vocabulary);
-    from
+    }
 }
 
 impl Activation {
@@ -277,6 +312,12 @@ impl Norm {
     fn set_eps(&mut self, to: f64) {
         let (Self::Rms { eps, .. } | Self::Layer { eps, .. }) = self;
         *eps = to;
+    }
+
+    fn exchange_weights(&mut self, other: &mut Self) {
+        let (Self::Rms { weight, .. } | Self::Layer { weight, .. }) = self;
+        let (Self::Rms { weight: its, .. } | Self::Layer { weight: its, .. }) = other;
+        std::mem::swap(weight, its);
     }
 
     fn change_weight(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {

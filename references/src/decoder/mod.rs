@@ -114,6 +114,14 @@ pub struct Feed<'a> {
     pub cache: Option<&'a mut Cache>,
 }
 
+impl Feed<'_> {
+    /// Of a chunk after others in its cache, how many tokens the first of them had.
+    fn after_prompt_of(&self) -> Option<u32> {
+        let cache = self.cache.as_ref().filter(|cache| !cache.positions().is_empty())?;
+        Some(cache.prompt() as u32)
+    }
+}
+
 /// A checkpoint ready to compute.
 pub struct Decoder {
     weights: Arc<Weights>,
@@ -279,8 +287,10 @@ impl Decoder {
         }
         if let Some(positions) = &weights.positions {
             let last = self.weights.architecture.max_positions.saturating_sub(1) as i64;
-            let shifted = |position: u32| (i64::from(position) + wiring.shift_of_learned()).clamp(0, last) as u32;
-            let rows = every(|feed| feed.chunk.positions.to_vec()).into_iter().map(shifted);
+            let rows = feeds.iter().flat_map(|feed| {
+                let place = |position: &u32| wiring.learned_place(*position, feed.after_prompt_of());
+                feed.chunk.positions.iter().map(move |position| place(position).clamp(0, last) as u32)
+            });
             let rows = Tensor::from_iter(rows, &Device::Cpu)?;
             let rows = positions.index_select(&rows, 0)?;
             residual = add(&residual, &rows.to_dtype(self.dtype)?)?;
@@ -361,7 +371,10 @@ impl Decoder {
         let mut nobody = Nobody;
         let instrument = if unseen { &mut nobody } else { instrument };
         let wiring = wiring.block(site as u32, rope.rope());
-        self.through_block(&self.weights.blocks[block], site, slot, input, feeds, rope, &wiring, instrument)
+        let mut block = self.weights.blocks[block].clone();
+        // What is moved are weights; windows and RoPE stay with the place.
+        block.attention.layer = self.weights.blocks[site].attention.layer;
+        self.through_block(&block, site, slot, input, feeds, rope, &wiring, instrument)
     }
 
     #[allow(clippy::too_many_arguments)]

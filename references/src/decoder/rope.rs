@@ -10,7 +10,7 @@ use half::bf16;
 
 use super::{
     Feed, kernels,
-    wiring::{RopePairs, TablePrecision, Turning},
+    wiring::{RopePairs, Rotation, TablePrecision, Turning},
 };
 use crate::{Rope, RopeScaling};
 
@@ -26,22 +26,22 @@ pub(super) struct RopeTables<'a> {
     rope: Option<&'a Rope>,
     chunks: Vec<RotatedChunk<'a>>,
     dtype: DType,
-    made: Vec<(Turning, Rc<RopeTable>)>,
+    /// With how many rows of the table a position has.
+    made: Vec<(Turning, usize, Rc<RopeTable>)>,
 }
 
 /// Positions of a chunk, and whether it comes after others in a cache.
 #[derive(Clone, Copy)]
 struct RotatedChunk<'a> {
     positions: &'a [u32],
-    is_step: bool,
+    /// Of a chunk after others in a cache, how many tokens the first of them had.
+    prompt: Option<u32>,
 }
 
 impl<'a> RopeTables<'a> {
     pub(super) fn new(rope: Option<&'a Rope>, feeds: &[Feed<'a>], dtype: DType) -> Self {
-        let chunks = feeds.iter().map(|feed| RotatedChunk {
-            positions: feed.chunk.positions,
-            is_step: feed.cache.as_ref().is_some_and(|cache| !cache.positions().is_empty()),
-        });
+        let chunks =
+            feeds.iter().map(|feed| RotatedChunk { positions: feed.chunk.positions, prompt: feed.after_prompt_of() });
         Self { rope, chunks: chunks.collect(), dtype, made: Vec::new() }
     }
 
@@ -50,34 +50,39 @@ impl<'a> RopeTables<'a> {
         self.rope
     }
 
-    pub(super) fn table(&mut self, turning: &Turning) -> Result<Rc<RopeTable>> {
-        if let Some((_, table)) = self.made.iter().find(|(made, _)| made == turning) {
-            return Ok(table.clone());
+    /// The table for `heads` heads, if anything is rotated.
+    pub(super) fn table(&mut self, rotation: &Rotation, heads: usize) -> Result<Option<Rc<RopeTable>>> {
+        let Some(turning) = &rotation.table else { return Ok(None) };
+        let rows = if rotation.row_by_row { heads } else { 1 };
+        if let Some((_, _, table)) = self.made.iter().find(|(made, by, _)| made == turning && *by == rows) {
+            return Ok(Some(table.clone()));
         }
-        let table = Rc::new(RopeTable::new(turning, &self.chunks, self.dtype)?);
-        self.made.push((turning.clone(), table.clone()));
-        Ok(table)
+        let table = Rc::new(RopeTable::new(turning, &self.chunks, rows, self.dtype)?);
+        self.made.push((turning.clone(), rows, table.clone()));
+        Ok(Some(table))
     }
 }
 
 impl RopeTable {
-    /// Under dynamic RoPE each chunk has its own frequencies.
-    fn new(turning: &Turning, chunks: &[RotatedChunk<'_>], dtype: DType) -> Result<Self> {
+    /// Under dynamic RoPE each chunk has its own frequencies. A table with `rows` rows a position that is read as if it had one
+    /// gives row r the angles of position r / rows.
+    fn new(turning: &Turning, chunks: &[RotatedChunk<'_>], rows: usize, dtype: DType) -> Result<Self> {
         let single = dtype != DType::F64;
         let dims = turning.rope.dims;
         let angles = chunks.iter().flat_map(|chunk| {
-            let rope = turning.of_steps.as_ref().filter(|_| chunk.is_step).unwrap_or(&turning.rope);
+            let rope = turning.of_steps.as_ref().filter(|_| chunk.prompt.is_some()).unwrap_or(&turning.rope);
             let mut frequencies = frequencies(rope, chunk.positions, single);
             if turning.precision == TablePrecision::FrequenciesBf16 {
                 frequencies.iter_mut().for_each(|frequency| *frequency = bf16::from_f64(*frequency).to_f64());
             }
-            let shift = if chunk.is_step { turning.shift_of_steps as f64 } else { 0.0 };
-            let angle = move |position: &u32| {
-                let position = f64::from(*position) + shift;
+            let angle = move |row: usize| {
+                let position = chunk.positions[row / rows];
+                let place = chunk.prompt.map_or(i64::from(position), |prompt| turning.steps_at.place(position, prompt));
+                let position = place as f64;
                 let angle = |frequency: &f64| turning.times * turning.angle(round(position * frequency, single));
                 frequencies.iter().map(angle).collect::<Vec<_>>()
             };
-            chunk.positions.iter().flat_map(angle)
+            (0..chunk.positions.len()).flat_map(angle)
         });
         let angles = Tensor::from_iter(angles, &Device::Cpu)?.reshape(((), 1, dims / 2))?;
         let magnitude = (turning.rope.magnitude() * turning.magnitude).powf(turning.times.abs());
@@ -86,9 +91,9 @@ impl RopeTable {
         Ok(Self { cos: table(angles.cos()?)?, sin: table(angles.sin()?)?, dims })
     }
 
-    /// Rotates the leading dimensions of `x` `[position, head, head_dim]`; `copied` says that the table, which holds a copy for
-    /// every head, is repeated over the heads entry by entry.
-    pub(super) fn apply(&self, x: &Tensor, pairs: RopePairs, copied: bool) -> Result<Tensor> {
+    /// Rotates the leading dimensions of `x` `[position, head, head_dim]`.
+    pub(super) fn apply(&self, x: &Tensor, rotation: &Rotation) -> Result<Tensor> {
+        let Rotation { pairs, copied, .. } = *rotation;
         let head_dim = x.dim(2)?;
         if self.dims == head_dim {
             return self.rotate(x, pairs, copied);

@@ -24,8 +24,10 @@ pub struct Wiring {
 pub(super) struct BlockWiring {
     pub(super) softmax: SoftmaxOver,
     pub(super) mask: MaskOverHeads,
-    pub(super) heads: HeadMap,
-    pub(super) rope: RopeWiring,
+    /// Of keys and of values.
+    pub(super) heads: [HeadMap; 2],
+    pub(super) q_rotation: Rotation,
+    pub(super) k_rotation: Rotation,
     pub(super) memory: Remembered,
     pub(super) first_row_is_nan: bool,
 }
@@ -34,6 +36,7 @@ pub(super) struct BlockWiring {
 pub(super) enum SoftmaxOver {
     Keys,
     HeadsAndKeys,
+    Heads,
 }
 
 /// How a mask of one head `[T, S]` becomes one of all heads `[head, T, S]`, seen as rows: tiled ABAB or repeated AABB; or
@@ -42,6 +45,8 @@ pub(super) enum SoftmaxOver {
 pub(super) enum MaskOverHeads {
     Tiled,
     Repeated,
+    /// Along a row of the keys of all heads, entry j is that of key j / heads.
+    KeysRepeated,
     /// Nothing is hidden.
     Missing,
     /// Row i of the chunk sees keys 0 to i, wherever the chunk is.
@@ -65,12 +70,14 @@ pub(super) enum RopePairs {
     Adjacent,
 }
 
-/// How a block rotates queries and keys.
+/// How a block rotates queries, or keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RopeWiring {
+pub(super) struct Rotation {
     pub(super) pairs: RopePairs,
-    /// The table is copied entry by entry over the heads of queries, and of keys.
-    pub(super) copied: (bool, bool),
+    /// The table is copied entry by entry over the heads.
+    pub(super) copied: bool,
+    /// The table, one row a head, is read as one row a position.
+    pub(super) row_by_row: bool,
     /// `None` where nothing is rotated.
     pub(super) table: Option<Turning>,
 }
@@ -81,13 +88,43 @@ pub(super) struct Turning {
     pub(super) rope: Rope,
     /// Of chunks after a cache, where they have another.
     pub(super) of_steps: Option<Rope>,
-    /// What positions of chunks after a cache are shifted by.
-    pub(super) shift_of_steps: i64,
+    /// What becomes of positions of chunks after a cache.
+    pub(super) steps_at: StepsAt,
     /// How often, and in which direction.
     pub(super) times: f64,
     /// What cos and sin are multiplied by, beyond the scaling's own.
     pub(super) magnitude: f64,
     pub(super) precision: TablePrecision,
+}
+
+/// Where steps stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepsAt {
+    Shifted(i64),
+    /// They count from 0 again.
+    Zero,
+    /// All are where the first is.
+    TheFirst,
+}
+
+impl StepsAt {
+    fn by(intervention: &Intervention) -> Self {
+        match intervention.word() {
+            "reset" => Self::Zero,
+            "frozen" => Self::TheFirst,
+            "uniform" => Self::Shifted(0),
+            _ => Self::Shifted(intervention.number().unwrap_or(1.0) as i64),
+        }
+    }
+
+    /// Where a step stands whose prompt had `prompt` tokens.
+    pub(super) fn place(self, position: u32, prompt: u32) -> i64 {
+        match self {
+            Self::Shifted(by) => i64::from(position) + by,
+            Self::Zero => i64::from(position) - i64::from(prompt),
+            Self::TheFirst => i64::from(prompt),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,29 +142,100 @@ pub(super) enum TablePrecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remembered {
     All,
-    /// Written `[entry, head]`, read `[head, entry]`: keys, values.
-    OtherLayout(bool, bool),
-    /// Entries come so much later than they are.
-    Offset(i64),
+    /// Entries before its own are written token by token and read in another order: of keys, of values.
+    OtherLayout {
+        keys: bool,
+        values: bool,
+        /// Read channel by channel, else head by head.
+        by_channel: bool,
+        /// As if there were so many entries; 0 for as many as there are, -1 for the prompt's alone.
+        entries: i64,
+    },
+    /// Other entries than the right ones.
+    Other(OtherEntries),
+}
+
+/// Which entries stand in the places of those that should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherEntries {
+    /// Where the next entry is written is off, once after the prompt or before every step.
+    WrittenOff { by: i64, every: bool },
+    /// Seen are the entries before those that should be.
+    SeenEarlier(i64),
     /// Values are rotated against keys.
     ValuesRotated(i64),
     /// Its own entry is empty.
     OwnEmpty,
     /// Its own entry is that of the one before.
     OwnIsPrevious,
+    /// The entry before its own is empty.
+    PreviousEmpty,
+    /// The entries of all steps before are empty.
+    StepsEmpty,
     /// Its own entries alone.
     Own,
+    /// Those of steps alone.
+    Steps,
+    /// All but its own are empty.
+    OthersEmpty,
     /// The last so many.
     Last(usize),
     /// The first so many, and its own.
     First(usize),
 }
 
+impl OtherEntries {
+    /// Which entries are read as keys, and as values, `None` for an empty one. There are `entries`, the first `prompt` of them
+    /// the prompt's and the last `own` those of the chunk.
+    pub(super) fn read(self, prompt: usize, entries: usize, own: usize) -> [Vec<Option<usize>>; 2] {
+        let history = entries - own;
+        let some = |range: std::ops::Range<usize>| range.map(Some).collect::<Vec<_>>();
+        let empty = |count: usize| vec![None; count];
+        let mine = some(history..entries);
+        let keys = match self {
+            Self::WrittenOff { by, every } => written_off(prompt, entries, by, every),
+            Self::SeenEarlier(by) => {
+                let by = usize::try_from(by).unwrap_or(0).min(history);
+                [empty(by), some(0..history - by), mine].concat()
+            }
+            Self::ValuesRotated(by) => {
+                let turned = |entry: usize| (entry as i64 - by).rem_euclid(entries as i64) as usize;
+                return [some(0..entries), (0..entries).map(|entry| Some(turned(entry))).collect()];
+            }
+            Self::OwnEmpty => [some(0..history), empty(own)].concat(),
+            Self::OwnIsPrevious => [some(0..history), vec![Some(history.saturating_sub(1)); own]].concat(),
+            Self::PreviousEmpty => [some(0..history.saturating_sub(1)), empty(1), mine].concat(),
+            Self::StepsEmpty => [some(0..prompt), empty(history.saturating_sub(prompt)), mine].concat(),
+            Self::Own => mine,
+            Self::Steps => some(prompt.min(history)..entries),
+            Self::OthersEmpty => [empty(history), mine].concat(),
+            Self::Last(count) => some(entries - count.max(own).min(entries)..entries),
+            Self::First(count) => [some(0..count.min(history)), mine].concat(),
+        };
+        [keys.clone(), keys]
+    }
+}
+
+/// What the last `entries` places hold when the place of the next entry is off by `by`.
+fn written_off(prompt: usize, entries: usize, by: i64, every: bool) -> Vec<Option<usize>> {
+    let mut memory: BTreeMap<i64, usize> = (0..prompt).map(|entry| (entry as i64, entry)).collect();
+    let mut next = prompt as i64;
+    for entry in prompt..entries {
+        // Where it is off before every step, the first still goes where it should.
+        if every != (entry == prompt) {
+            next += by;
+        }
+        memory.insert(next, entry);
+        next += 1;
+    }
+    (next - entries as i64..next).map(|place| memory.get(&place).copied()).collect()
+}
+
 impl BlockWiring {
     /// Whether attention itself differs; RoPE and the cache come before it.
     pub(super) fn rewires_attention(&self) -> bool {
-        let Self { softmax, mask, heads, rope: _, memory: _, first_row_is_nan: _ } = self;
-        (softmax, mask, heads) != (&SoftmaxOver::Keys, &MaskOverHeads::Tiled, &HeadMap::Repeat)
+        let Self { softmax, mask, heads, q_rotation: _, k_rotation: _, memory: _, first_row_is_nan: _ } = self;
+        (softmax, mask, heads) != (&SoftmaxOver::Keys, &MaskOverHeads::Tiled, &[HeadMap::Repeat; 2])
     }
 }
 
@@ -153,40 +261,55 @@ impl Wiring {
     #[must_use]
     pub fn rows_are_independent(&self) -> bool {
         !self.interventions.iter().any(|intervention| {
-            matches!(intervention.fault, Fault::MaskRepeated | Fault::MaskMissing | Fault::MaskOffsetLost)
+            matches!(
+                intervention.fault,
+                Fault::MaskRepeated | Fault::MaskMissing | Fault::MaskOffsetLost | Fault::RopeTableTiledTwice
+            )
         })
     }
 
-    /// What positions are shifted by where they are learned rows.
-    pub(super) fn shift_of_learned(&self) -> i64 {
-        let shifts = self.interventions.iter().filter(|it| it.fault == Fault::PositionShift);
-        shifts.map(|it| it.number().unwrap_or(1.0) as i64).sum()
+    /// Where a token stands whose position is a learned row; `prompt` is how many tokens the prompt had, of a step.
+    pub(super) fn learned_place(&self, position: u32, prompt: Option<u32>) -> i64 {
+        let shift = self.interventions.iter().find(|it| it.fault == Fault::PositionShift);
+        match (shift.map(|it| (it.value, StepsAt::by(it))), prompt) {
+            (Some((Some(FaultValue::Named(_, by)), _)), _) => i64::from(position) + by,
+            (Some((_, steps)), Some(prompt)) => steps.place(position, prompt),
+            _ => i64::from(position),
+        }
     }
 
     pub(super) fn block(&self, index: u32, rope: Option<&Rope>) -> BlockWiring {
         let turning = rope.map(|rope| Turning {
             rope: rope.clone(),
             of_steps: None,
-            shift_of_steps: 0,
+            steps_at: StepsAt::Shifted(0),
             times: 1.0,
             magnitude: 1.0,
             precision: TablePrecision::Full,
         });
+        let rotation = Rotation { pairs: RopePairs::HalfSplit, copied: false, row_by_row: false, table: turning };
         let mut wiring = BlockWiring {
             softmax: SoftmaxOver::Keys,
             mask: MaskOverHeads::Tiled,
-            heads: HeadMap::Repeat,
-            rope: RopeWiring { pairs: RopePairs::HalfSplit, copied: (false, false), table: turning },
+            heads: [HeadMap::Repeat; 2],
+            q_rotation: rotation.clone(),
+            k_rotation: rotation,
             memory: Remembered::All,
             first_row_is_nan: false,
         };
         for intervention in self.interventions.iter().filter(|intervention| intervention.acts_in(index)) {
             match intervention.fault {
+                Fault::SoftmaxAcrossHeads if intervention.word() == "each_key" => wiring.softmax = SoftmaxOver::Heads,
                 Fault::SoftmaxAcrossHeads => wiring.softmax = SoftmaxOver::HeadsAndKeys,
+                Fault::MaskRepeated if intervention.word() == "keys" => wiring.mask = MaskOverHeads::KeysRepeated,
                 Fault::MaskRepeated => wiring.mask = MaskOverHeads::Repeated,
                 Fault::MaskMissing => wiring.mask = MaskOverHeads::Missing,
                 Fault::MaskOffsetLost => wiring.mask = MaskOverHeads::FromFirstKey,
-                Fault::GqaTile => wiring.heads = HeadMap::Tile,
+                Fault::GqaTile => {
+                    let word = intervention.word();
+                    let map = |other: &str| if word == other { HeadMap::Repeat } else { HeadMap::Tile };
+                    wiring.heads = [map("values"), map("keys")];
+                }
                 Fault::MaskedRowNan => wiring.first_row_is_nan = true,
                 Fault::RopeMissing
                 | Fault::RopeSign
@@ -198,7 +321,15 @@ impl Wiring {
                 | Fault::RopeTableTiledTwice
                 | Fault::RopeTableLowPrecision
                 | Fault::RopeTablesDiffer
-                | Fault::PositionShift => wiring.rope.turn_wrongly(intervention),
+                | Fault::PositionShift => {
+                    let word = intervention.word();
+                    if word != "keys" {
+                        wiring.q_rotation.turn_wrongly(intervention);
+                    }
+                    if word != "queries" {
+                        wiring.k_rotation.turn_wrongly(intervention);
+                    }
+                }
                 Fault::KvLayout
                 | Fault::KvOffset
                 | Fault::KvRotated
@@ -315,7 +446,7 @@ impl Instrument for Faulty<'_> {
     }
 }
 
-impl RopeWiring {
+impl Rotation {
     fn turn_wrongly(&mut self, intervention: &Intervention) {
         let Some(turning) = &mut self.table else { return };
         let number = intervention.number();
@@ -326,11 +457,22 @@ impl RopeWiring {
             Fault::RopeTwice => turning.times = 2.0,
             Fault::RopeInterleaved => self.pairs = RopePairs::Adjacent,
             Fault::RopeTheta => turning.rope.theta = number.unwrap_or(FALLBACK_THETA),
-            Fault::RopeScalingIgnored => turning.rope.scaling = RopeScaling::None,
+            Fault::RopeScalingIgnored => {
+                let magnitude = turning.rope.magnitude();
+                match (intervention.word(), turning.rope.scaling.factor()) {
+                    ("as_linear", Some(factor)) => turning.rope.scaling = RopeScaling::Linear { factor },
+                    (word, _) => {
+                        turning.rope.scaling = RopeScaling::None;
+                        if word == "magnitude_kept" {
+                            turning.magnitude = magnitude;
+                        }
+                    }
+                }
+            }
             Fault::RopeMagnitude => turning.magnitude = number.unwrap_or_else(|| 1.0 / turning.rope.magnitude()),
             Fault::RopeTableTiledTwice => {
-                let word = intervention.word();
-                self.copied = (word != "keys", word != "queries");
+                self.row_by_row = intervention.word() == "rows";
+                self.copied = !self.row_by_row;
             }
             Fault::RopeTableLowPrecision => {
                 turning.precision = match intervention.word() {
@@ -350,28 +492,45 @@ impl RopeWiring {
                 }
                 turning.of_steps = Some(rope);
             }
-            Fault::PositionShift => turning.shift_of_steps = number.unwrap_or(1.0) as i64,
+            Fault::PositionShift => turning.steps_at = StepsAt::by(intervention),
             _ => {}
         }
     }
 }
 
 fn remembered(intervention: &Intervention) -> Remembered {
-    let number = |default: i64| intervention.number().map_or(default, |number| number as i64);
-    match intervention.fault {
+    let word = intervention.word();
+    let number = match intervention.value {
+        Some(FaultValue::Named(_, number)) => Some(number),
+        _ => intervention.number().map(|number| number as i64),
+    };
+    Remembered::Other(match intervention.fault {
         Fault::KvLayout => {
-            let word = intervention.word();
-            Remembered::OtherLayout(word != "values", word != "keys")
+            return Remembered::OtherLayout {
+                keys: !word.starts_with("values"),
+                values: !word.starts_with("keys"),
+                by_channel: word.ends_with("by_channel"),
+                entries: number.unwrap_or(0),
+            };
         }
-        Fault::KvOffset => Remembered::Offset(number(1)),
-        Fault::KvRotated => Remembered::ValuesRotated(number(1)),
-        Fault::KvStale if intervention.word() == "previous" => Remembered::OwnIsPrevious,
-        Fault::KvStale => Remembered::OwnEmpty,
-        Fault::KvHistoryLost => Remembered::Own,
-        Fault::KvTruncated => match number(8) {
-            last @ 1.. => Remembered::Last(last as usize),
-            first => Remembered::First(first.unsigned_abs() as usize),
+        Fault::KvOffset => OtherEntries::WrittenOff { by: number.unwrap_or(1), every: word == "every" },
+        Fault::KvRotated if word == "ring" => OtherEntries::SeenEarlier(number.unwrap_or(1)),
+        Fault::KvRotated => OtherEntries::ValuesRotated(number.unwrap_or(1)),
+        Fault::KvStale => match word {
+            "previous" => OtherEntries::OwnIsPrevious,
+            "lag" => OtherEntries::PreviousEmpty,
+            "steps_lost" => OtherEntries::StepsEmpty,
+            _ => OtherEntries::OwnEmpty,
         },
-        _ => Remembered::All,
-    }
+        Fault::KvHistoryLost => match word {
+            "prompt" => OtherEntries::Steps,
+            "zeros" => OtherEntries::OthersEmpty,
+            _ => OtherEntries::Own,
+        },
+        Fault::KvTruncated => match number.unwrap_or(8) {
+            last @ 1.. => OtherEntries::Last(last as usize),
+            first => OtherEntries::First(first.unsigned_abs() as usize),
+        },
+        _ => return Remembered::All,
+    })
 }

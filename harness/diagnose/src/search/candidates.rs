@@ -3,38 +3,93 @@
 use std::collections::BTreeMap;
 
 use fidelity_references::{Architecture, RopeScaling};
-use fidelity_trace::{BlockSite, Fault, FaultValue, Intervention, Places, Site, Values};
+use fidelity_trace::{BlockSite, Fault, FaultValue, Intervention, MOST_ORDERED, Places, Site, Values};
+
+/// How many values of a fault are tried in single blocks: all where there are few blocks.
+const fn values_in_blocks(blocks: usize) -> usize {
+    match blocks {
+        0..=4 => usize::MAX,
+        5..=8 => 4,
+        _ => 2,
+    }
+}
+
+/// A group that no row of weights exceeds.
+pub(crate) const PER_CHANNEL: usize = 65_536;
+
+/// What the values that are tried depend on.
+pub(crate) struct Facts<'a> {
+    pub(crate) architecture: &'a Architecture,
+    pub(crate) magnitudes: Magnitudes,
+    /// The longest sequence, prompt and steps.
+    pub(crate) longest: usize,
+}
 
 /// Largest magnitude by kind of site, of the reference.
 pub(crate) type Magnitudes = BTreeMap<&'static str, f64>;
 
+/// Which rows a fault can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    /// Those of prompts and of steps.
+    All,
+    /// Those of steps alone: what a prompt computes is right.
+    Steps,
+}
+
+/// Which rows this fault can change.
+pub(crate) fn concerns(intervention: &Intervention) -> Concerns {
+    match intervention.fault {
+        Fault::MaskOffsetLost
+        | Fault::RopeTablesDiffer
+        | Fault::KvLayout
+        | Fault::KvOffset
+        | Fault::KvRotated
+        | Fault::KvStale
+        | Fault::KvHistoryLost
+        | Fault::KvTruncated => Concerns::Steps,
+        Fault::PositionShift if intervention.word() != "uniform" => Concerns::Steps,
+        _ => Concerns::All,
+    }
+}
+
 /// Every fault that this architecture can have, in every block, with the values that are tried first.
-pub(crate) fn everywhere(a: &Architecture, magnitudes: &Magnitudes) -> Vec<Intervention> {
-    let with_block = |fault: Fault| fault.places() != Places::OneBlock;
-    let faults = Fault::ALL.into_iter().filter(|fault| with_block(*fault));
-    let all =
-        faults.flat_map(|fault| values(fault, a, magnitudes).into_iter().map(move |value| of(fault, None, value)));
+pub(crate) fn everywhere(facts: &Facts<'_>) -> Vec<Intervention> {
+    let a = facts.architecture;
+    let with_block = |fault: &Fault| fault.places() != Places::OneBlock;
+    let faults = Fault::ALL.into_iter().filter(with_block);
+    let all = faults.flat_map(|fault| values(fault, facts).into_iter().map(move |value| of(fault, None, value)));
     all.filter(|intervention| a.immune_to(intervention).is_none()).collect()
 }
 
-/// Every fault that can be in one block, there, with the values of `tuned` for those that were tuned.
-pub(crate) fn in_block(
-    a: &Architecture,
-    block: u32,
-    magnitudes: &Magnitudes,
-    tuned: &[Intervention],
-) -> Vec<Intervention> {
+/// Every fault that can be in one block, there: of those that were tried in every block the best few values by name, of the
+/// rest all.
+pub(crate) fn in_block(facts: &Facts<'_>, block: u32, tried: &[(Intervention, f64)]) -> Vec<Intervention> {
+    let a = facts.architecture;
     let mut found = Vec::new();
     for fault in Fault::ALL.into_iter().filter(|fault| fault.places() != Places::Whole) {
-        let best = tuned.iter().filter(|it| it.fault == fault).map(|it| it.value).collect::<Vec<_>>();
-        let few = match (fault.values(), best.is_empty()) {
-            (Values::Number { .. } | Values::Clip, false) => best,
-            _ => values(fault, a, magnitudes),
-        };
-        found.extend(few.into_iter().map(|value| of(fault, Some(block), value)));
+        let mut best: Vec<&(Intervention, f64)> = tried.iter().filter(|(it, _)| it.fault == fault).collect();
+        best.sort_by(|a, b| a.1.total_cmp(&b.1));
+        match fault.places() {
+            Places::OneBlock => found.extend(of_one_block(fault, facts, block)),
+            _ => found
+                .extend(best.iter().take(values_in_blocks(a.blocks)).map(|(it, _)| of(fault, Some(block), it.value))),
+        }
     }
     found.retain(|it| it.check(a.blocks as u32).is_ok() && a.immune_to(it).is_none());
     found
+}
+
+fn of_one_block(fault: Fault, facts: &Facts<'_>, block: u32) -> Vec<Intervention> {
+    let a = facts.architecture;
+    let values = match fault {
+        Fault::LayersSwapped => {
+            let others = (block + 1..a.blocks as u32).take(if a.blocks > 8 { 1 } else { 8 });
+            others.map(|other| Some(FaultValue::Number(f64::from(other)))).collect()
+        }
+        _ => values(fault, facts),
+    };
+    values.into_iter().map(|value| of(fault, Some(block), value)).collect()
 }
 
 /// Values of the same fault near this one, for a number: coarse to fine by `ratio`.
@@ -48,6 +103,7 @@ pub(crate) fn nearby(intervention: &Intervention, ratio: f64) -> Vec<Interventio
         (Values::Number { least, most, whole, .. }, FaultValue::Number(number)) => {
             !whole && (least..=most).contains(number)
         }
+        (Values::Mixed { whole, .. }, FaultValue::Number(number)) => !whole && (1e-3..=1e3).contains(number),
         (Values::Clip, _) => true,
         _ => false,
     };
@@ -63,50 +119,85 @@ fn numbers(numbers: &[f64]) -> Vec<Option<FaultValue>> {
     numbers.iter().map(|number| Some(FaultValue::Number(*number))).collect()
 }
 
-fn values(fault: Fault, a: &Architecture, magnitudes: &Magnitudes) -> Vec<Option<FaultValue>> {
+fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
+    let a = facts.architecture;
     let default_and = |more: &[f64]| [vec![None], numbers(more)].concat();
     match fault.values() {
         Values::None => vec![None],
         Values::Words(words) => words.iter().map(|word| Some(FaultValue::Word(word))).collect(),
-        Values::Clip => clips(magnitudes),
+        Values::Clip => clips(&facts.magnitudes),
         // Of the shards of logits nothing has to be computed: they are tried apart.
         Values::Shards | Values::Padding => Vec::new(),
-        Values::Number { .. } => match fault {
-            Fault::ScoreScale => {
-                // Not scaled, scaled twice, by the width that hidden / heads would have, and whatever else.
-                let dims = a.head_dim as f64;
-                let by_hidden = (dims * a.query_heads as f64 / a.hidden as f64).sqrt();
-                let mut factors = vec![dims.powf(-0.5), 0.25, 0.5, 0.7, 0.85, 1.18, 1.4, 2.0, 4.0];
-                factors.extend((by_hidden.ln().abs() > 1e-9).then_some(by_hidden));
-                default_and(&factors)
+        Values::Mixed { words, named, meaning, .. } => {
+            let words = words.iter().map(|word| Some(FaultValue::Word(word)));
+            let pairs =
+                named.iter().flat_map(|word| named_values(fault, facts).into_iter().map(|number| (*word, number)));
+            let named = pairs.map(|(word, number)| Some(FaultValue::Named(word, number)));
+            let mut all: Vec<_> = words.chain(named).collect();
+            if !meaning.is_empty() {
+                all.extend(numbers(&mixed_numbers(fault, a)));
+                // What the first word says is the number 1.
+                all.retain(|value| *value != Some(FaultValue::Word("next")));
             }
+            all
+        }
+        Values::Number { .. } => match fault {
             Fault::RopeTheta => numbers(&[1e3, 1e4, 1e5, 5e5, 1e6, 1e7]),
             Fault::RopeTablesDiffer => default_and(&[1e3, 1e4, 1e5, 5e5, 1e6]),
             Fault::RopeMagnitude => {
                 let scaled = a.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Yarn { .. }));
-                if scaled {
-                    default_and(&[0.5, 0.7, 0.85, 1.2, 1.4, 2.0])
-                } else {
-                    numbers(&[0.5, 0.7, 0.85, 1.2, 1.4, 2.0])
-                }
+                let factors = [0.5, 0.7, 0.85, 1.2, 1.4, 2.0];
+                if scaled { default_and(&factors) } else { numbers(&factors) }
             }
-            Fault::PositionShift => numbers(&[-2.0, -1.0, 1.0, 2.0]),
             Fault::WindowOffByOne => numbers(&[-1.0, 1.0]),
-            Fault::NormEps => numbers(&[1e-12, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]),
-            Fault::KvOffset | Fault::KvRotated => numbers(&[-2.0, -1.0, 1.0, 2.0]),
-            Fault::KvTruncated => numbers(&[-16.0, -8.0, -4.0, -1.0, 1.0, 2.0, 4.0, 8.0, 16.0]),
+            Fault::NormEps => numbers(&[1e-12, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]),
+            Fault::KvTruncated => numbers(&[-16.0, -8.0, -4.0, -1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
             Fault::CalibrationRange => numbers(&[0.1, 0.25, 0.5, 0.75]),
-            Fault::Int4Group => numbers(&[16.0, 32.0, 64.0, 128.0, 65536.0]),
+            Fault::Int4Group => {
+                let groups = [16, 32, 64, 128].into_iter().filter(|group| *group < a.hidden);
+                // The whole of a row is one group: 4 bits by output channel.
+                groups.chain([PER_CHANNEL]).map(|group| Some(FaultValue::Number(group as f64))).collect()
+            }
             Fault::EmbeddingScale => default_and(&[(a.hidden as f64).powf(-0.5), 0.5, 0.9, 1.1, 2.0]),
-            Fault::Overflow => vec![None],
             _ => vec![None],
         },
     }
 }
 
+fn mixed_numbers(fault: Fault, a: &Architecture) -> Vec<f64> {
+    match fault {
+        Fault::ScoreScale => {
+            // Scaled twice, by the width that hidden / heads would have, and whatever else.
+            let dims = a.head_dim as f64;
+            let by_hidden = (dims * a.query_heads as f64 / a.hidden as f64).sqrt();
+            let mut factors = vec![dims.powf(-0.5), 0.5, 0.7, 0.85, 1.18, 1.4, 2.0];
+            factors.extend((by_hidden.ln().abs() > 1e-9).then_some(by_hidden));
+            factors
+        }
+        _ => vec![-4.0, -2.0, -1.0, 1.0, 2.0, 4.0],
+    }
+}
+
+fn named_values(fault: Fault, facts: &Facts<'_>) -> Vec<i64> {
+    let a = facts.architecture;
+    match fault {
+        Fault::WindowWrongLayers => (1..a.blocks as i64).take(8).collect(),
+        Fault::KvLayout => {
+            // The prompt's entries alone, or as one of as many as graphs are compiled for.
+            let longest = facts.longest;
+            let mut sizes =
+                vec![-1, longest.next_multiple_of(8) as i64, longest.next_power_of_two() as i64, 1024, 2048];
+            sizes.dedup();
+            sizes
+        }
+        Fault::KvRotated => vec![1, 2, 4],
+        _ => vec![-1, 1],
+    }
+}
+
 /// Limits for the sites that quantisers clip, as shares of what is there.
 fn clips(magnitudes: &Magnitudes) -> Vec<Option<FaultValue>> {
-    let sites = [BlockSite::V, BlockSite::Act, BlockSite::ResidPost, BlockSite::Q, BlockSite::K, BlockSite::AttnNorm];
+    let sites = [BlockSite::V, BlockSite::Act, BlockSite::ResidPost, BlockSite::Q, BlockSite::K, BlockSite::MlpOut];
     let of_site = |site: BlockSite| {
         let most = magnitudes.get(site.name()).copied().filter(|most| most.is_finite() && *most > 0.0);
         most.into_iter().flat_map(move |most| [0.15, 0.4].map(|share| FaultValue::Clip { site, limit: most * share }))
@@ -114,20 +205,49 @@ fn clips(magnitudes: &Magnitudes) -> Vec<Option<FaultValue>> {
     sites.into_iter().flat_map(of_site).map(Some).collect()
 }
 
-/// What can become of the shards of logits.
-pub(crate) fn of_shards() -> Vec<Intervention> {
+/// What can become of the shards of `vocabulary` logits, where an arm has `width` of them. `order` is which shard of the right
+/// ones stands in each place, by the number of shards, where that can be told.
+pub(crate) fn of_shards(
+    vocabulary: usize,
+    width: usize,
+    order: &dyn Fn(usize) -> Option<Vec<usize>>,
+) -> Vec<Intervention> {
     let shards = |first, second, of| Some(FaultValue::Shards { first, second, of });
     let mut found = Vec::new();
-    for of in [2, 3, 4, 8, 16] {
+    if width > vocabulary {
+        let padding = (width - vocabulary) as u32;
+        let even = (1..=64).filter(|of| padding.is_multiple_of(*of));
+        found.extend(even.map(|of| self::of(Fault::VocabPadded, None, shards(padding / of, padding / of, of))));
+        return found;
+    }
+    for of in [2_u32, 3, 4, 5, 6, 8, 16] {
         found.extend((0..of).map(|shard| self::of(Fault::HeadMissing, None, shards(shard, shard, of))));
-        for first in 0..of {
-            let seconds = first + 1..if of > 8 { (first + 2).min(of) } else { of };
-            found.extend(seconds.map(|second| self::of(Fault::ShardsSwapped, None, shards(first, second, of))));
-        }
+        found.extend(
+            order(of as usize)
+                .and_then(|order| in_order(&order))
+                .map(|value| self::of(Fault::ShardsSwapped, None, Some(value))),
+        );
         let paddings = [1, 2, 4, 7, 8, 16, 24, 32, 48, 64, 128];
         found.extend(paddings.map(|padding| self::of(Fault::VocabPadded, None, shards(padding, padding, of))));
     }
     found
+}
+
+/// An order of shards as a value, told as two exchanged ones where it is that; none for the right order.
+fn in_order(order: &[usize]) -> Option<FaultValue> {
+    let moved: Vec<usize> = (0..order.len()).filter(|place| order[*place] != *place).collect();
+    match moved[..] {
+        [] => None,
+        [first, second] => {
+            Some(FaultValue::Shards { first: first as u32, second: second as u32, of: order.len() as u32 })
+        }
+        _ if order.len() > MOST_ORDERED => None,
+        _ => {
+            let mut places = [0; MOST_ORDERED];
+            places.iter_mut().zip(order).for_each(|(place, shard)| *place = *shard as u8);
+            Some(FaultValue::Order { order: places, of: order.len() as u8 })
+        }
+    }
 }
 
 /// Largest magnitudes by kind of site.

@@ -1,101 +1,237 @@
 //! From scores to a name, or to none.
 
-use std::collections::BTreeMap;
-
-use fidelity_trace::Intervention;
+use fidelity_trace::{Fault, FaultValue, Intervention, Scope, Values};
 use fidelity_verdict::{CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 
-use super::{DiagnoseError, Found, Score, Search, Tried, score};
+use super::{
+    DiagnoseError, Found, LEAST_ROWS, Score, Search, Tried, candidates::PER_CHANNEL, explain, ids::Difference, score,
+};
 use crate::entry;
 
 /// NMSE up to which quantisation alone is believed where no recipe is at hand: 16-bit activations and 8-bit weights are within.
 const QUANTISATION: f64 = 0.02;
 /// NMSE up to which what a fault leaves unexplained is believed to be quantisation.
 const RESIDUAL: f64 = 0.06;
-/// A fault must explain so much more than nothing wrong does.
-const BETTER_THAN_CLEAN: f64 = 4.0;
+/// A fault must explain so much more than nothing wrong does; one with a tuned number more, since it can fit noise.
+const BETTER_THAN_CLEAN: f64 = 2.5;
+const TUNED_BETTER_THAN_CLEAN: f64 = 4.0;
 /// And so much more than the next of another name.
 const BETTER_THAN_NEXT: f64 = 1.5;
 /// In standard errors over prompts.
 const SIGNIFICANT: f64 = 3.0;
 /// Predictions closer than this share of what the best leaves unexplained cannot be told apart.
 const SAME: f64 = 0.1;
+/// NMSE of two predictions below which a fault leaves a row alone.
+const UNCHANGED: f64 = 1e-9;
+/// So many rows tell how far an arm is off anyway.
+const ENOUGH_ROWS: usize = 6;
+/// Rows that a fault changes may be so many times farther off, and are never expected to be nearer than this.
+const NOISIER: f64 = 10.0;
+const FLOOR: f64 = 3e-4;
+/// The largest finite float16.
+const MOST_FLOAT16: f64 = 65_504.0;
 
 pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis, DiagnoseError> {
-    let clean = found.clean.residual();
-    let believed = |least: f64| found.recipe_costs.map_or(least, |costs| least.max(1.5 * costs));
-    let same = equivalent(search, found)?;
-    let best = found.finalists.first();
-    let next = found.finalists.iter().skip(1).find(|it| !same.iter().any(|same| same.fault.fault == it.fault.fault));
-    let ahead = |other: &Score| best.map(|best| margin(&best.score, other));
-    let explains = best.filter(|best| {
-        let residual = best.score.residual();
-        let clear = |other: &Score, factor: f64| {
-            let margin = margin(&best.score, other);
-            residual * factor <= other.residual() && significant(&margin)
-        };
-        residual <= believed(RESIDUAL)
-            && clear(&found.clean, BETTER_THAN_CLEAN)
-            && next.is_none_or(|next| clear(&next.score, BETTER_THAN_NEXT))
-    });
-    let mut diagnosis = Diagnosis {
+    let clean = &found.clean.score;
+    let believed = |least: f64| found.clean.recipe_costs.map_or(least, |costs| least.max(1.5 * costs));
+    let mut diagnosis = undecided(search, found);
+    let Some(best) = found.finalists.first() else {
+        return Ok(nothing_wrong(search, found, diagnosis));
+    };
+    let same = equivalent(search, found, best)?;
+    let next = found.finalists.iter().skip(1).find(|it| !same.iter().any(|same| same.fault == it.fault.fault));
+    let better = clear(&best.score, clean, better_than_clean(&best.fault));
+    if better && best.score.residual() <= believed(RESIDUAL) && is_of_a_recipe(&best.fault) {
+        let mut diagnosis = nothing_wrong(search, found, diagnosis);
+        diagnosis.sentence =
+            "nothing is wrong beyond weights of 4 bits by output channel, as a recipe may ask for; if this one \
+                              does not, that is the fault"
+                .into();
+        diagnosis.next.insert(0, "the recipe (--recipe): its emulator tells whether 4-bit weights are meant".into());
+        return Ok(diagnosis);
+    }
+    let explains = best.score.residual() <= believed(RESIDUAL)
+        && better
+        && leaves_noise(search, found, best)?
+        && next.is_none_or(|next| clear(&best.score, &next.score, BETTER_THAN_NEXT))
+        && believable(found, &best.fault);
+    diagnosis.runner_up = next.map(candidate);
+    diagnosis.margin = Some(margin(&best.score, next.map_or(clean, |next| &next.score)));
+    if explains {
+        let (named, others) = preferred(search, best.fault, same);
+        diagnosis.equivalent = others.iter().map(ToString::to_string).collect();
+        name(&mut diagnosis, &named);
+        diagnosis.evidence = explain::of_a_fault(found, best, next, &others, &diagnosis);
+        diagnosis.next = explain::to_confirm(&named);
+        return Ok(diagnosis);
+    }
+    if clean.residual() <= believed(QUANTISATION) && !better {
+        return Ok(nothing_wrong(search, found, diagnosis));
+    }
+    diagnosis.sentence = explain::why_unexplained(found, best, next, better, believed(RESIDUAL));
+    diagnosis.evidence = explain::of_none(found, &diagnosis);
+    diagnosis.next = explain::to_decide(found, &diagnosis);
+    Ok(diagnosis)
+}
+
+/// The ids are wrong, whatever else is.
+pub(super) fn by_ids(search: &Search<'_>, found: &Found<'_>, difference: Difference) -> Diagnosis {
+    let mut diagnosis = undecided(search, found);
+    let fault = match difference {
+        Difference::BosMissing => Some(Fault::BosMissing),
+        Difference::BosDoubled => Some(Fault::BosDoubled),
+        Difference::Other => None,
+    };
+    difference.name().clone_into(&mut diagnosis.name);
+    diagnosis.family = Some(fidelity_trace::FaultFamily::Tk);
+    difference.sentence().clone_into(&mut diagnosis.sentence);
+    diagnosis.score = Some(found.clean.score.pearson());
+    diagnosis.residual = Some(found.clean.score.residual());
+    diagnosis.remedy =
+        "Let one side alone tokenise, with the tokenizer.json of the checkpoint, and compare ids before any tensor."
+            .into();
+    diagnosis.evidence = vec![
+        "the ids in the trace are compared with those that the checkpoint's tokenizer makes of the same texts".into(),
+        format!(
+            "given the ids that it was fed, the arm tracks the reference at Pearson {:.5}",
+            found.clean.score.pearson()
+        ),
+    ];
+    diagnosis.confirm = fault.map(|fault| format!("fidelity run --fault {}", fault.name()));
+    diagnosis
+}
+
+fn undecided(search: &Search<'_>, found: &Found<'_>) -> Diagnosis {
+    let clean = &found.clean.score;
+    let best = found.finalists.first().map_or(clean, |best| &best.score);
+    Diagnosis {
         name: UNEXPLAINED.to_owned(),
         family: None,
         block: None,
         parameter: None,
         sentence: String::new(),
-        score: Some(best.map_or(found.clean.pearson(), |best| best.score.pearson())),
-        residual: Some(best.map_or(clean, |best| best.score.residual())),
+        score: Some(best.pearson()),
+        residual: Some(best.residual()),
         margin: None,
-        runner_up: next.map(candidate),
-        clean: Candidate { fault: CLEAN.into(), name: CLEAN.into(), score: found.clean.pearson(), residual: clean },
+        runner_up: None,
+        clean: Candidate {
+            fault: CLEAN.into(),
+            name: CLEAN.into(),
+            score: clean.pearson(),
+            residual: clean.residual(),
+        },
         ranked: found.finalists.iter().map(candidate).collect(),
         equivalent: Vec::new(),
         first_bad_site: search.question.first_bad_site,
-        scopes: found.clean.by_scope(),
+        scopes: clean.by_scope(),
         evidence: Vec::new(),
         next: Vec::new(),
         remedy: String::new(),
         confirm: None,
-        predicted_by: found.recipe.map_or_else(|| "reference".to_owned(), |recipe| format!("emulator {recipe}")),
+        predicted_by: match found.clean.recipe {
+            Some(recipe) => format!("emulator {recipe}"),
+            None => "reference".to_owned(),
+        },
         passes: found.passes,
-    };
-    match explains {
-        Some(best) => {
-            let entry = entry(best.fault.fault);
-            diagnosis.name = best.fault.fault.name().to_owned();
-            diagnosis.family = Some(best.fault.fault.family());
-            diagnosis.block = best.fault.block;
-            diagnosis.parameter = best.fault.value.map(|value| value.to_string());
-            diagnosis.sentence = entry.sentence.to_owned();
-            diagnosis.remedy = entry.remedy.to_owned();
-            diagnosis.margin = ahead(next.map_or(&found.clean, |next| &next.score));
-            diagnosis.equivalent = same.iter().map(|it| it.fault.to_string()).collect();
-            diagnosis.confirm = Some(format!("fidelity run --fault {}", best.fault));
-        }
-        None if clean <= believed(QUANTISATION) && !better(best, found) => {
-            diagnosis.name = CLEAN.to_owned();
-            diagnosis.score = Some(found.clean.pearson());
-            diagnosis.residual = Some(clean);
-            diagnosis.sentence = match found.recipe {
-                Some(recipe) => format!("nothing beyond the recipe {recipe} is wrong"),
-                None => "nothing is wrong that quantisation would not explain".to_owned(),
-            };
-        }
-        None => {
-            diagnosis.sentence = "no fault that is known explains it".to_owned();
-            diagnosis.margin = ahead(&found.clean);
-        }
     }
-    Ok(diagnosis)
 }
 
-/// A fault explains much more than nothing wrong, yet is no name.
-fn better(best: Option<&Tried>, found: &Found<'_>) -> bool {
-    best.is_some_and(|best| {
-        best.score.residual() * BETTER_THAN_CLEAN <= found.clean.residual()
-            && significant(&margin(&best.score, &found.clean))
+fn nothing_wrong(search: &Search<'_>, found: &Found<'_>, mut diagnosis: Diagnosis) -> Diagnosis {
+    CLEAN.clone_into(&mut diagnosis.name);
+    diagnosis.score = Some(found.clean.score.pearson());
+    diagnosis.residual = Some(found.clean.score.residual());
+    diagnosis.sentence = match found.clean.recipe {
+        Some(recipe) => format!("nothing is wrong beyond what the recipe {recipe} costs"),
+        None => "nothing is wrong that quantisation would not explain".to_owned(),
+    };
+    diagnosis.evidence = explain::of_none(found, &diagnosis);
+    if search
+        .prompts
+        .iter()
+        .all(|prompt| prompt.logits.get(&Scope::Tbt).is_none_or(std::collections::BTreeMap::is_empty))
+    {
+        diagnosis.next = vec!["steps were not run: record scope tbt to see the KV-cache".into()];
+    }
+    diagnosis
+}
+
+fn name(diagnosis: &mut Diagnosis, named: &Intervention) {
+    let entry = entry(named.fault);
+    named.fault.name().clone_into(&mut diagnosis.name);
+    diagnosis.family = Some(named.fault.family());
+    diagnosis.block = named.block;
+    diagnosis.parameter = named.value.map(|value| value.to_string());
+    entry.sentence.clone_into(&mut diagnosis.sentence);
+    entry.remedy.clone_into(&mut diagnosis.remedy);
+    diagnosis.confirm = Some(format!("fidelity run --fault {named}"));
+}
+
+/// A float16 overflow needs values that float16 does not hold, and a masked row is named only where none are there.
+fn believable(found: &Found<'_>, fault: &Intervention) -> bool {
+    fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16
+}
+
+/// Whether it is what a quantisation recipe does, and no fault by itself.
+fn is_of_a_recipe(fault: &Intervention) -> bool {
+    fault.fault == Fault::Int4Group && fault.block.is_none() && fault.number() == Some(PER_CHANNEL as f64)
+}
+
+/// Rows that the fault leaves alone show how far the arm is off anyway: those that it changes must not be much farther off.
+fn leaves_noise(search: &Search<'_>, found: &Found<'_>, best: &Tried) -> Result<bool, DiagnoseError> {
+    if super::predict::is_of_shards(&best.fault) {
+        return Ok(true);
+    }
+    let predictor = found.clean.predictor;
+    let (right, wrong) = (predictor.predict(&[], &search.all)?, predictor.predict(&[best.fault], &search.all)?);
+    let (mut left_alone, mut changed) = (Mean::default(), Mean::default());
+    for (prompt, scopes) in &wrong {
+        for (scope, rows) in scopes {
+            for (position, row) in rows {
+                let arm = search.prompts[*prompt].logits.get(scope).and_then(|rows| rows.get(position));
+                let clean = right.get(prompt).and_then(|it| it.get(scope)).and_then(|rows| rows.get(position));
+                let (Some(arm), Some(clean)) = (arm, clean) else { continue };
+                let Some((off, _)) = score::closeness(arm, row) else { continue };
+                let Some((effect, _)) = score::closeness(clean, row) else { continue };
+                if effect < UNCHANGED { left_alone.add(off) } else { changed.add(off) }
+            }
+        }
+    }
+    let noise = left_alone.mean().filter(|_| left_alone.count >= ENOUGH_ROWS);
+    Ok(match (noise, changed.mean()) {
+        (Some(noise), Some(changed)) => changed <= (NOISIER * noise).max(FLOOR),
+        _ => true,
     })
+}
+
+/// A running mean.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    count: usize,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+fn better_than_clean(fault: &Intervention) -> f64 {
+    if is_tuned(fault) { TUNED_BETTER_THAN_CLEAN } else { BETTER_THAN_CLEAN }
+}
+
+fn is_tuned(fault: &Intervention) -> bool {
+    let number = matches!(fault.value, Some(FaultValue::Number(_) | FaultValue::Clip { .. }));
+    number && !matches!(fault.fault.values(), Values::Number { whole: true, .. } | Values::Mixed { whole: true, .. })
+}
+
+fn clear(best: &Score, other: &Score, factor: f64) -> bool {
+    best.residual() * factor <= other.residual() && significant(&margin(best, other))
 }
 
 fn candidate(tried: &Tried) -> Candidate {
@@ -117,21 +253,61 @@ fn significant(margin: &Margin) -> bool {
 }
 
 /// Faults of other names that predict what the best does.
-fn equivalent<'a>(search: &Search<'_>, found: &'a Found<'_>) -> Result<Vec<&'a Tried>, DiagnoseError> {
-    let Some((best, others)) = found.finalists.split_first() else { return Ok(Vec::new()) };
-    let few = search.selection(6 * super::LEAST_ROWS);
-    let predict = |fault: Intervention| found.predictor.predict(&[fault], &few);
-    let close: Vec<&Tried> =
-        others.iter().filter(|it| it.score.residual() < 2.0 * best.score.residual() + 1e-9).collect();
+fn equivalent(search: &Search<'_>, found: &Found<'_>, best: &Tried) -> Result<Vec<Intervention>, DiagnoseError> {
+    let close = |it: &&Tried| it.score.residual() < 2.0 * best.score.residual() + 1e-9;
+    let mut close: Vec<Intervention> = found.finalists.iter().skip(1).filter(close).map(|it| it.fault).collect();
+    if let Some(twin) = twin(search, &best.fault) {
+        close.retain(|other| other.fault != twin.fault);
+        close.push(twin);
+    }
     if close.is_empty() {
         return Ok(close);
     }
-    let own: BTreeMap<_, _> = predict(best.fault)?;
+    let concerns = super::candidates::concerns(&best.fault);
+    let few = search.few(2 * LEAST_ROWS, concerns);
+    let predict = |fault: Intervention| found.clean.predictor.predict(&[fault], &few);
+    let own = predict(best.fault)?;
     let mut same = Vec::new();
     for other in close {
-        if score::apart(&own, &predict(other.fault)?) <= SAME * best.score.residual() + 1e-10 {
+        if score::apart(&own, &predict(other)?) <= SAME * best.score.residual() + 1e-10 {
             same.push(other);
         }
     }
     Ok(same)
+}
+
+/// Scores scaled by s are q and k both scaled by √s, which is what cos and sin of another magnitude make where all of a head is
+/// rotated.
+fn twin(search: &Search<'_>, fault: &Intervention) -> Option<Intervention> {
+    let rope = search.question.checkpoint.architecture().rope.as_ref()?;
+    let number = match fault.fault {
+        Fault::ScoreScale => fault.number().or_else(|| {
+            let dims = search.question.checkpoint.architecture().head_dim as f64;
+            (fault.word() == "unscaled").then(|| dims.sqrt())
+        }),
+        Fault::RopeMagnitude => Some(fault.number().unwrap_or(1.0 / rope.magnitude())),
+        _ => None,
+    }?;
+    let (other, value) = match fault.fault {
+        Fault::ScoreScale => (Fault::RopeMagnitude, number.sqrt()),
+        _ => (Fault::ScoreScale, number * number),
+    };
+    Some(Intervention { fault: other, block: fault.block, value: Some(FaultValue::Number(value)) })
+}
+
+/// Of faults that predict the same the one that says least: what the checkpoint's files suggest, no value before one, the
+/// order of the bank.
+fn preferred(search: &Search<'_>, best: Intervention, same: Vec<Intervention>) -> (Intervention, Vec<Intervention>) {
+    let magnitude =
+        search.question.checkpoint.architecture().rope.as_ref().map_or(1.0, fidelity_references::Rope::magnitude);
+    let suggested = |it: &Intervention| {
+        let undone = it.number().unwrap_or(1.0 / magnitude) * magnitude;
+        it.fault == Fault::RopeMagnitude && (magnitude - 1.0).abs() > 1e-9 && (undone - 1.0).abs() < 0.01
+    };
+    let rank = |it: &Intervention| (!suggested(it), it.value.is_some(), it.fault);
+    let mut all = same;
+    all.insert(0, best);
+    let at = (0..all.len()).min_by_key(|at| rank(&all[*at])).unwrap_or(0);
+    let named = all.remove(at);
+    (named, all)
 }

@@ -6,18 +6,20 @@
 
 mod candidates;
 mod decide;
+mod explain;
 mod ids;
 mod predict;
 mod score;
+mod shards;
 
 use std::{cell::Cell, collections::BTreeMap};
 
 use fidelity_emulator::Emulator;
-use fidelity_references::{Checkpoint, RopeScaling, logits_from};
-use fidelity_trace::{Fault, FaultValue, Intervention, Network, Places, Scope, Taps, Trace, TraceError, Values};
+use fidelity_references::{Checkpoint, RopeScaling};
+use fidelity_trace::{BosConvention, Fault, Intervention, Network, Places, Scope, Taps, Trace, TraceError};
 use fidelity_verdict::{BadSite, Diagnosis};
 
-use candidates::Magnitudes;
+use candidates::{Concerns, Facts, Magnitudes};
 use predict::{ArmPrompt, Predictor, Selection};
 use score::{Rows, Score};
 
@@ -27,9 +29,20 @@ const PASSES_IN_BLOCKS: f64 = 5.0;
 /// Fewer rows than this tell nothing.
 const LEAST_ROWS: usize = 10;
 /// How many are scored on all rows.
-const FINALISTS: usize = 4;
-/// How many of those that take a number get a better one.
-const TUNED: usize = 4;
+const FINALISTS: usize = 3;
+/// How many of those that take a number get a better one, if they are no worse than the best by this factor.
+const TUNED: usize = 3;
+const WORTH_TUNING: f64 = 30.0;
+/// Steps in one direction at one ratio.
+const MOVES: usize = 4;
+/// How many of those in single blocks are scored again on more rows.
+const IN_BLOCKS_AGAIN: usize = 6;
+/// More rows than this tell no more.
+const MOST_ROWS: usize = 96;
+/// Steps that are looked at, at least.
+const STEPS: usize = 2;
+/// NMSE below which nothing is wrong.
+const NOTHING: f64 = 1e-10;
 
 /// What is to be explained, and by whom.
 pub struct Question<'a> {
@@ -43,6 +56,10 @@ pub struct Question<'a> {
     pub device: &'a Trace,
     /// The scopes to look at; all that the trace holds when empty.
     pub scopes: &'a [Scope],
+    /// The ids that prompts should have, by their id, where that is known apart from their texts.
+    pub right_ids: &'a BTreeMap<String, Vec<u32>>,
+    /// How BOS is put before a text.
+    pub bos: BosConvention,
     /// The first bad site, as comparing the arm with the reference found it.
     pub first_bad_site: Option<BadSite>,
 }
@@ -107,120 +124,149 @@ struct Search<'a> {
     emulated: Option<(Predictor<'a>, &'a str)>,
 }
 
-/// What the search found, to be decided on.
-struct Found<'a> {
+/// How well nothing wrong explains the arm, and who predicts.
+struct Clean<'a> {
     predictor: &'a Predictor<'a>,
     /// The recipe, where its emulator predicts.
     recipe: Option<&'a str>,
-    clean: Score,
+    score: Score,
     /// How far the recipe alone is from the reference.
     recipe_costs: Option<f64>,
+}
+
+/// What the search found, to be decided on.
+struct Found<'a> {
+    clean: Clean<'a>,
     /// Scored on all rows, best first.
     finalists: Vec<Tried>,
+    /// The largest magnitude that the reference computes on a few rows.
+    most: f64,
     passes: f64,
 }
 
 impl<'a> Search<'a> {
     fn run(&'a self, on_progress: &dyn Fn(&str)) -> Result<Diagnosis, DiagnoseError> {
-        if let Some(diagnosis) = ids::diagnose(self.question, self.prompts)? {
-            return Ok(diagnosis);
-        }
         on_progress("comparing the arm with what nothing wrong would give");
-        let (predictor, recipe, clean, recipe_costs) = self.clean()?;
-        let mut tried = Vec::new();
-        // Nothing is left to explain where the arm is as close as float32 to itself.
-        if clean.residual() > 1e-10 {
-            let coarse = self.coarse(PASSES_EVERYWHERE);
-            tried = self.screen(predictor, &coarse, on_progress)?;
+        let clean = self.clean()?;
+        let found = self.found(clean, on_progress)?;
+        if let Some(difference) = ids::difference(self.question, self.prompts)? {
+            return Ok(decide::by_ids(self, &found, difference));
         }
-        on_progress("scoring the best explanations on all rows");
+        decide::decide(self, &found)
+    }
+
+    fn found(&'a self, clean: Clean<'a>, on_progress: &dyn Fn(&str)) -> Result<Found<'a>, DiagnoseError> {
+        let predictor = clean.predictor;
         let mut finalists = Vec::new();
-        for candidate in best_by_name(&tried, FINALISTS) {
-            let score = predictor.score(&[candidate.fault], &self.all)?;
-            finalists.push(Tried { fault: candidate.fault, score });
+        // Nothing is left to explain where the arm is as close as float32 to itself.
+        if clean.score.residual() > NOTHING {
+            let tried = self.screen(predictor, &clean.score, on_progress)?;
+            on_progress("scoring the best explanations on all rows");
+            for candidate in best_by_name(&tried, FINALISTS) {
+                let score = predictor.score(candidate.fault, &self.all)?;
+                finalists.push(Tried { fault: candidate.fault, score });
+            }
+            finalists.sort_by(|a, b| a.score.residual().total_cmp(&b.score.residual()));
         }
-        finalists.sort_by(|a, b| a.score.residual().total_cmp(&b.score.residual()));
         let rows = self.float32.rows.get() + self.emulated.as_ref().map_or(0, |(it, _)| it.rows.get());
         let passes = rows as f64 / self.all.rows().max(1) as f64;
-        decide::decide(self, &Found { predictor, recipe, clean, recipe_costs, finalists, passes })
+        let most = self.magnitudes()?.values().fold(0.0, |most: f64, value| most.max(*value));
+        Ok(Found { clean, finalists, most, passes })
     }
 
-    /// Who predicts: the emulator of the recipe, if it is nearer to the arm than the reference is.
-    #[allow(clippy::type_complexity)]
-    fn clean(&'a self) -> Result<(&'a Predictor<'a>, Option<&'a str>, Score, Option<f64>), DiagnoseError> {
+    /// Who predicts: the emulator of the recipe, where there is one.
+    fn clean(&'a self) -> Result<Clean<'a>, DiagnoseError> {
+        let score = |predicted: &BTreeMap<usize, Rows>| {
+            let mut score = Score::default();
+            predicted.iter().for_each(|(prompt, rows)| score.add(*prompt, &self.prompts[*prompt].logits, rows));
+            score
+        };
         let reference = self.float32.predict(&[], &self.all)?;
-        let mut clean = Score::default();
-        for (prompt, rows) in &reference {
-            clean.add(*prompt, &self.prompts[*prompt].logits, rows);
-        }
-        let Some((emulated, recipe)) = &self.emulated else { return Ok((&self.float32, None, clean, None)) };
+        let Some((emulated, recipe)) = &self.emulated else {
+            return Ok(Clean { predictor: &self.float32, recipe: None, score: score(&reference), recipe_costs: None });
+        };
         let predicted = emulated.predict(&[], &self.all)?;
-        let costs = score::apart(&reference, &predicted);
-        let mut with_recipe = Score::default();
-        for (prompt, rows) in &predicted {
-            with_recipe.add(*prompt, &self.prompts[*prompt].logits, rows);
-        }
-        Ok((emulated, Some(recipe), with_recipe, Some(costs)))
-    }
-
-    /// Few rows: those of one or two prompts, from the beginning, and their first steps.
-    fn coarse(&self, passes: f64) -> Budget {
-        Budget { rows: (passes * self.all.rows() as f64) as usize }
+        let recipe_costs = Some(score::apart(&reference, &predicted));
+        Ok(Clean { predictor: emulated, recipe: Some(recipe), score: score(&predicted), recipe_costs })
     }
 
     fn screen(
         &self,
         predictor: &Predictor<'_>,
-        budget: &Budget,
+        clean: &Score,
         on_progress: &dyn Fn(&str),
     ) -> Result<Vec<Tried>, DiagnoseError> {
         let a = self.question.checkpoint.architecture();
-        let magnitudes = self.magnitudes()?;
-        let candidates = candidates::everywhere(a, &magnitudes);
-        let few = self.selection(budget.rows / candidates.len().max(1));
-        on_progress(&format!("trying {} faults in every block", candidates.len()));
-        let mut tried = self.of_shards(predictor, &few)?;
-        for fault in candidates {
-            tried.push(Tried { fault, score: predictor.score(&[fault], &few)? });
-        }
-        self.tune(predictor, &mut tried, &few)?;
-        let tuned: Vec<Intervention> = best_by_name(&tried, 12).iter().map(|it| it.fault).collect();
-        let blocks: Vec<u32> = if a.blocks > 1 { (0..a.blocks as u32).collect() } else { Vec::new() };
-        let candidates: Vec<Intervention> =
-            blocks.into_iter().flat_map(|block| candidates::in_block(a, block, &magnitudes, &tuned)).collect();
-        on_progress(&format!("trying {} faults in single blocks", candidates.len()));
-        let rows = (PASSES_IN_BLOCKS * self.all.rows() as f64) as usize / candidates.len().max(1);
-        let few_in_blocks = self.selection(rows.min(few.rows()));
-        let mut in_blocks = Vec::new();
-        for fault in candidates {
-            in_blocks.push(Tried { fault, score: predictor.score(&[fault], &few_in_blocks)? });
-        }
-        if few_in_blocks.rows() != few.rows() {
-            // The two kinds are compared on the same rows.
-            let best = best_by_name(&in_blocks, 8);
-            in_blocks = Vec::new();
-            for candidate in best {
-                in_blocks.push(Tried { score: predictor.score(&[candidate.fault], &few)?, ..candidate });
+        let kinds = kinds(&clean.by_scope());
+        let mut all = self.of_shards(predictor, &self.few(usize::MAX, Concerns::All))?;
+        let facts = Facts {
+            architecture: a,
+            magnitudes: self.magnitudes()?,
+            longest: self.prompts.iter().map(|prompt| prompt.token_ids.len() + prompt.steps.len()).max().unwrap_or(0),
+        };
+        for kind in kinds {
+            let mut candidates = candidates::everywhere(&facts);
+            candidates.retain(|candidate| candidates::concerns(candidate) == kind);
+            if candidates.is_empty() {
+                continue;
             }
+            on_progress(&format!("trying {} faults in every block", candidates.len()));
+            let few = self.few(self.affordable(PASSES_EVERYWHERE, candidates.len()), kind);
+            let mut tried = self.each(predictor, candidates, &few)?;
+            let values: Vec<(Intervention, f64)> = tried.iter().map(|it| (it.fault, it.score.residual())).collect();
+            let blocks = if a.blocks > 1 { 0..a.blocks as u32 } else { 0..0 };
+            let mut candidates: Vec<Intervention> =
+                blocks.flat_map(|block| candidates::in_block(&facts, block, &values)).collect();
+            candidates.retain(|candidate| candidates::concerns(candidate) == kind);
+            on_progress(&format!("trying {} faults in single blocks", candidates.len()));
+            let fewer = self.few(self.affordable(PASSES_IN_BLOCKS, candidates.len()).min(few.rows()), kind);
+            let mut in_blocks = self.each(predictor, candidates, &fewer)?;
+            if fewer.rows() != few.rows() {
+                // The two kinds are compared on the same rows.
+                let best = best_by_name(&in_blocks, IN_BLOCKS_AGAIN).into_iter().map(|it| it.fault).collect();
+                in_blocks = self.each(predictor, best, &few)?;
+            }
+            tried.extend(in_blocks);
+            self.tune(predictor, &mut tried, &few)?;
+            all.extend(tried);
         }
-        self.tune(predictor, &mut in_blocks, &few)?;
-        tried.extend(in_blocks);
-        Ok(tried)
+        Ok(all)
+    }
+
+    fn each(
+        &self,
+        predictor: &Predictor<'_>,
+        faults: Vec<Intervention>,
+        few: &Selection,
+    ) -> Result<Vec<Tried>, DiagnoseError> {
+        faults.into_iter().map(|fault| Ok(Tried { fault, score: predictor.score(fault, few)? })).collect()
+    }
+
+    /// How many rows of each of so many candidates so many passes pay for.
+    fn affordable(&self, passes: f64, candidates: usize) -> usize {
+        (passes * self.all.rows() as f64) as usize / candidates.max(1)
     }
 
     /// Better numbers for the best of those that take one.
     fn tune(&self, predictor: &Predictor<'_>, tried: &mut Vec<Tried>, few: &Selection) -> Result<(), DiagnoseError> {
-        let takes_number = |it: &Tried| matches!(it.fault.value, Some(FaultValue::Number(_) | FaultValue::Clip { .. }));
-        let numeric: Vec<Tried> = tried.iter().filter(|it| takes_number(it)).cloned().collect();
-        for mut best in best_by_name(&numeric, TUNED) {
-            if !matches!(best.fault.fault.values(), Values::Number { whole: false, .. } | Values::Clip) {
-                continue;
-            }
-            for ratio in [1.5, 1.2, 1.09, 1.04, 1.02, 1.01] {
-                for fault in candidates::nearby(&best.fault, ratio) {
-                    let score = predictor.score(&[fault], few)?;
-                    if score.residual() < best.score.residual() {
-                        best = Tried { fault, score };
+        let numeric: Vec<Tried> =
+            tried.iter().filter(|it| !candidates::nearby(&it.fault, 1.5).is_empty()).cloned().collect();
+        let worth = |it: &Tried, least: f64| it.score.residual() < WORTH_TUNING * least;
+        let least = tried.iter().map(|it| it.score.residual()).fold(f64::INFINITY, f64::min);
+        for mut best in best_by_name(&numeric, TUNED).into_iter().filter(|it| worth(it, least)) {
+            for ratio in [1.5, 1.15, 1.05, 1.02, 1.007] {
+                for _ in 0..MOVES {
+                    let mut moved = false;
+                    for fault in candidates::nearby(&best.fault, ratio) {
+                        let score = predictor.score(fault, few)?;
+                        if score.residual() < best.score.residual() {
+                            best = Tried { fault, score };
+                            moved = true;
+                            break;
+                        }
+                    }
+                    if !moved {
+                        break;
                     }
                 }
             }
@@ -229,57 +275,53 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Faults of how shards of logits are joined: nothing but the clean logits is needed.
+    /// Faults of how shards of logits are joined.
     fn of_shards(&self, predictor: &Predictor<'_>, few: &Selection) -> Result<Vec<Tried>, DiagnoseError> {
         let vocabulary = self.question.checkpoint.architecture().vocabulary;
-        let clean = predictor.predict(&[], few)?;
-        let joined = |row: &Vec<f32>, from: &[Option<u32>]| -> Vec<f32> {
-            from.iter().map(|id| id.and_then(|id| row.get(id as usize).copied()).unwrap_or(0.0)).collect()
-        };
-        let tried = candidates::of_shards().into_iter().map(|fault| {
-            let from = logits_from(&fault, vocabulary);
-            let mut score = Score::default();
-            for (prompt, scopes) in &clean {
-                let rows = scopes.iter().map(|(scope, rows)| {
-                    (*scope, rows.iter().map(|(position, row)| (*position, joined(row, &from))).collect())
-                });
-                score.add(*prompt, &self.prompts[*prompt].logits, &rows.collect::<Rows>());
-            }
+        let right = predictor.predict(&[], few)?;
+        let arm = |prompt: &usize| self.prompts[*prompt].logits.values().flat_map(BTreeMap::values).next();
+        let Some(width) = right.keys().find_map(|prompt| arm(prompt).map(Vec::len)) else { return Ok(Vec::new()) };
+        let order = |of: usize| shards::order(self.prompts, &right, of);
+        let tried = candidates::of_shards(vocabulary, width, &order).into_iter().map(|fault| {
+            let score = predictor.score_joined(&fault, &right);
             Tried { fault, score }
         });
         Ok(tried.collect())
     }
 
     fn magnitudes(&self) -> Result<Magnitudes, DiagnoseError> {
-        let few = self.selection(4 * LEAST_ROWS);
+        let few = self.few(LEAST_ROWS, Concerns::All);
         let captured = self.float32.captured(&[], &few, &Taps::All)?;
         let sites = captured.values().flat_map(BTreeMap::values).flatten();
         Ok(candidates::magnitudes(sites.flat_map(|(site, rows)| rows.values().map(|row| (*site, row.as_slice())))))
     }
 
-    /// About so many rows: the beginnings of one prompt or two with a few steps, whole prompts where the arm has their last row
-    /// alone.
-    fn selection(&self, rows: usize) -> Selection {
-        let rows = rows.max(LEAST_ROWS);
+    /// About so many rows: the beginnings of one prompt or two; where steps are concerned whole prompts with a few of them, and
+    /// whole prompts too where the arm has their last row alone.
+    fn few(&self, rows: usize, concerns: Concerns) -> Selection {
+        let rows = rows.clamp(LEAST_ROWS, MOST_ROWS);
+        let held = |at: usize, of_steps: bool| {
+            let scopes = self.prompts[at].logits.iter().filter(move |(scope, _)| (**scope == Scope::Tbt) == of_steps);
+            scopes.flat_map(|(_, rows)| rows.keys()).min().map(|first| *first as usize)
+        };
         let mut order: Vec<usize> = (0..self.prompts.len()).collect();
-        let has_rows = |at: &usize| self.prompts[*at].logits.values().any(|rows| !rows.is_empty());
-        order.retain(has_rows);
+        let wanted = |at: &usize| held(*at, concerns == Concerns::Steps).is_some();
+        if order.iter().any(wanted) {
+            order.retain(wanted);
+        }
         order.sort_by_key(|at| self.prompts[*at].token_ids.len());
         let window = self.question.checkpoint.architecture().layers.iter().filter_map(|layer| layer.window).max();
-        let mut parts = Vec::new();
-        let mut left = rows;
-        for at in order.into_iter().take(if rows >= 4 * LEAST_ROWS { 2 } else { 1 }) {
+        let (mut parts, mut left) = (Vec::new(), rows);
+        for at in order.into_iter().take(if rows >= 3 * LEAST_ROWS { 2 } else { 1 }) {
             let prompt = &self.prompts[at];
-            let first = prompt.logits.iter().filter(|(scope, _)| **scope != Scope::Tbt);
-            let first = first.filter_map(|(_, rows)| rows.keys().next()).min();
-            let share = left / 2;
-            let steps = prompt.steps.len().min((left / 3).max(2));
-            let needed = first.map_or(usize::MAX, |first| *first as usize + 1);
-            let beyond = window.map_or(0, |window| window as usize + 4);
-            // Steps come after the whole prompt.
-            let tokens = match steps {
-                0 => share.max(needed).max(beyond).max(LEAST_ROWS).min(prompt.token_ids.len()),
-                _ => prompt.token_ids.len(),
+            let whole = prompt.token_ids.len();
+            let first = held(at, false);
+            let (tokens, steps) = match (concerns, first) {
+                (Concerns::All, Some(first)) => {
+                    let beyond = window.map_or(0, |window| window as usize + 3);
+                    ((left / 2).max(first + 1).max(beyond).max(LEAST_ROWS).min(whole), 0)
+                }
+                _ => (whole, prompt.steps.len().min(left.saturating_sub(whole).clamp(STEPS, 4 * STEPS))),
             };
             left = left.saturating_sub(tokens + steps);
             parts.push((at, tokens, steps));
@@ -288,9 +330,20 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How many rows may be computed.
-struct Budget {
-    rows: usize,
+/// Which kinds of fault can explain an arm whose rows of these scopes are so far off: one that concerns steps alone leaves
+/// prompts as they should be, any other does not.
+fn kinds(scopes: &BTreeMap<Scope, f64>) -> Vec<Concerns> {
+    let prompts = [Scope::Base, Scope::Prefill].iter().filter_map(|scope| scopes.get(scope)).copied();
+    let (prompts, steps) = (
+        prompts.fold(None, |most: Option<f64>, it| Some(most.map_or(it, |most| most.max(it)))),
+        scopes.get(&Scope::Tbt),
+    );
+    match (prompts, steps) {
+        (Some(_), None) => vec![Concerns::All],
+        (Some(prompts), Some(steps)) if prompts * 3.0 < *steps => vec![Concerns::Steps],
+        (Some(prompts), Some(steps)) if prompts * 1.3 > *steps => vec![Concerns::All],
+        _ => vec![Concerns::All, Concerns::Steps],
+    }
 }
 
 /// The best of each name, best first.

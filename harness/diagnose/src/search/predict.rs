@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fidelity_emulator::{Emulator, EmulatorError};
+use fidelity_references::logits_from;
 use fidelity_trace::{
     BlockSite, Capture, Fault, Intervention, Request, Scope, Site, Status, Subject, SubjectError, Taps, Tensor, Trace,
 };
@@ -78,6 +79,7 @@ pub(crate) fn needs_steps(intervention: &Intervention) -> bool {
         Fault::MaskRepeated
             | Fault::MaskMissing
             | Fault::MaskOffsetLost
+            | Fault::RopeTableTiledTwice
             | Fault::RopeTablesDiffer
             | Fault::PositionShift
             | Fault::BosMissing
@@ -89,6 +91,11 @@ pub(crate) fn needs_steps(intervention: &Intervention) -> bool {
             | Fault::KvHistoryLost
             | Fault::KvTruncated
     )
+}
+
+/// Whether nothing but right logits is needed to predict it.
+pub(crate) const fn is_of_shards(intervention: &Intervention) -> bool {
+    matches!(intervention.fault, Fault::HeadMissing | Fault::ShardsSwapped | Fault::VocabPadded)
 }
 
 /// Predicts an arm.
@@ -116,13 +123,46 @@ impl Predictor<'_> {
         Ok(captured.into_iter().map(|(prompt, scopes)| (prompt, rows(scopes))).collect())
     }
 
-    /// How well these faults explain the selected rows.
-    pub(crate) fn score(&self, faults: &[Intervention], selection: &Selection) -> Result<Score, DiagnoseError> {
+    /// How well this fault explains the selected rows.
+    pub(crate) fn score(&self, fault: Intervention, selection: &Selection) -> Result<Score, DiagnoseError> {
+        if is_of_shards(&fault) {
+            return Ok(self.score_joined(&fault, &self.predict(&[], selection)?));
+        }
         let mut score = Score::default();
-        for (prompt, rows) in self.predict(faults, selection)? {
+        for (prompt, rows) in self.predict(&[fault], selection)? {
             score.add(prompt, &self.prompts[prompt].logits, &rows);
         }
         Ok(score)
+    }
+
+    /// How well right logits whose shards are joined as this fault does explain an arm. What padding holds is not known, so
+    /// that it is not compared.
+    pub(crate) fn score_joined(&self, fault: &Intervention, right: &BTreeMap<usize, Rows>) -> Score {
+        let missing = fault.fault == Fault::HeadMissing;
+        let mut score = Score::default();
+        for (prompt, scopes) in right {
+            let (mut of_arm, mut joined) = (Rows::new(), Rows::new());
+            for (scope, rows) in scopes {
+                let arm = self.prompts[*prompt].logits.get(scope);
+                for (position, row) in rows {
+                    let Some(its) = arm.and_then(|rows| rows.get(position)) else { continue };
+                    let mut from = logits_from(fault, row.len());
+                    if its.len() == row.len() {
+                        from.truncate(row.len());
+                    }
+                    if from.len() != its.len() {
+                        continue;
+                    }
+                    let right = |id: &Option<u32>| id.and_then(|id| row.get(id as usize).copied());
+                    let pairs = its.iter().zip(&from).filter(|(_, id)| missing || id.is_some());
+                    let (own, other) = pairs.map(|(value, id)| (*value, right(id).unwrap_or(0.0))).unzip();
+                    of_arm.entry(*scope).or_default().insert(*position, own);
+                    joined.entry(*scope).or_default().insert(*position, other);
+                }
+            }
+            score.add(*prompt, &of_arm, &joined);
+        }
+        score
     }
 
     /// Every kept site of the selected rows, by prompt.

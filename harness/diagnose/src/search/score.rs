@@ -71,7 +71,7 @@ impl Score {
 
 /// ‖d − p‖² / ‖d − mean(d)‖² and Pearson of an arm's row d and a prediction p. A row that is finite in one of the two alone is
 /// as far off as can be, one that is finite in neither is explained. `None` where the arm's row is constant.
-fn closeness(arm: &[f32], predicted: &[f32]) -> Option<(f64, f64)> {
+pub(crate) fn closeness(arm: &[f32], predicted: &[f32]) -> Option<(f64, f64)> {
     if arm.len() != predicted.len() {
         return None;
     }
