@@ -310,8 +310,9 @@ fn mask(memory: &Memory<'_>, layer: Layer, over: MaskOverHeads, heads: usize) ->
         }
         MaskOverHeads::Missing => (vec![0.0; rows * keys], (1, rows, keys)),
         MaskOverHeads::FromFirstKey => {
-            let seen = |row| (0..keys).map(move |key| if key <= row { 0.0 } else { COMPILED_MASK });
-            ((0..rows).flat_map(seen).collect(), (1, rows, keys))
+            // As if the first row were the token of the first key.
+            let first = key_positions.first().copied().unwrap_or(0);
+            ((0..rows as u32).flat_map(|index| row(first + index, COMPILED_MASK)).collect(), (1, rows, keys))
         }
     };
     Tensor::from_vec(values, shape, &Device::Cpu)

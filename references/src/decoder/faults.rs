@@ -61,15 +61,7 @@ impl Weights {
                 }
                 Ok(())
             })?,
-            Fault::QkNormMissing => self.each_attention(intervention, |attention| {
-                let Attention { q_norm, k_norm, .. } = attention;
-                if word != "k" {
-                    *q_norm = None;
-                }
-                if word != "q" {
-                    *k_norm = None;
-                }
-            }),
+            Fault::QkNormMissing => self.each_attention(intervention, |attention| attention.without_norm_of(word)),
             Fault::NormWeight => self.change_norms(intervention)?,
             Fault::NormEps => {
                 let Some(eps) = number else { bail!("norm_eps needs a value") };
@@ -223,6 +215,18 @@ impl Weights {
             }
             if concerns("mlp") || which == "both" { change(&mut block.mlp_norm) } else { Ok(()) }
         })
+    }
+}
+
+impl Attention {
+    /// Queries, keys or both are not normalised.
+    fn without_norm_of(&mut self, which: &str) {
+        if which != "k" {
+            self.q_norm = None;
+        }
+        if which != "q" {
+            self.k_norm = None;
+        }
     }
 }
 
