@@ -4,6 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
+use fidelity_trace::FirstPosition;
 
 /// Says whether a language model compiled for an accelerator computes what its Hugging Face checkpoint computes, where it
 /// first goes wrong, and why.
@@ -103,6 +104,11 @@ pub(crate) struct ArmArgs {
     /// `normal` for values drawn in the place of their embeddings [default: prompts].
     #[arg(long, value_name = "FILE|prompts|uniform|normal")]
     pub(crate) calibration: Option<String>,
+    /// Set position 0 apart, to tell massive activations there from other causes: residual16 keeps its residual stream on 16-bit
+    /// grids of its own, every16 everything of it; prefix computes it in float32, outside the quantised graph, which reads its
+    /// keys and values as constants. Stamped in the trace; needs a recipe.
+    #[arg(long, value_name = "WAY")]
+    pub(crate) first_position: Option<FirstPosition>,
     /// A TOML file that maps a compiler's layer names, as a recipe may use them, to layers: conv1 = "blocks.0.q_proj".
     #[arg(long, value_name = "FILE")]
     pub(crate) layer_names: Option<PathBuf>,

@@ -59,6 +59,8 @@ pub(crate) enum CliError {
     NoReplayTrace(String),
     #[error("{flag} does not go with --device {device}; drop it")]
     ForAnotherDevice { flag: &'static str, device: &'static str },
+    #[error("--first-position changes how a recipe is emulated, and `--recipe none` is float32; drop one of them")]
+    FirstPositionWithoutRecipe,
     #[error("--device hailo needs the compiled model: give --hef FILE, a path on the worker's machine")]
     NoHef,
     #[error(
@@ -135,7 +137,9 @@ impl CliError {
             | Self::Fault(_)
             | Self::Recipe(_)
             | Self::LayerNames(_)
-            | Self::Emulator(EmulatorError::Checkpoint(_) | EmulatorError::Range { .. })
+            | Self::Emulator(
+                EmulatorError::Checkpoint(_) | EmulatorError::Range { .. } | EmulatorError::NoFirstPosition,
+            )
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
@@ -146,6 +150,7 @@ impl CliError {
             | Self::Device(_)
             | Self::NoReplayTrace(_)
             | Self::ForAnotherDevice { .. }
+            | Self::FirstPositionWithoutRecipe
             | Self::NoHef
             | Self::NoWorker
             | Self::AuditFails { .. }
@@ -171,7 +176,7 @@ impl CliError {
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
-            Self::Emulator(EmulatorError::Calibration(_)) => ExitCode::Device,
+            Self::Emulator(EmulatorError::Calibration(_) | EmulatorError::OtherCalibration) => ExitCode::Device,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

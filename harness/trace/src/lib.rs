@@ -20,7 +20,7 @@ mod taps;
 mod write;
 
 pub use capture::{Capture, Rows, ScopeCapture, Tensor};
-pub use deviation::{Deviation, Emulation, Fault, FaultError, Intervention};
+pub use deviation::{Deviation, Emulation, Fault, FaultError, FirstPosition, Intervention};
 pub use disk::{hex, write_atomically};
 pub use manifest::{
     Arm, ArmKind, CheckpointIdentity, FORMAT, Generated, Manifest, Network, OutsideRange, PromptRecord, Status, VERSION,

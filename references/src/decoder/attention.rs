@@ -17,6 +17,7 @@ const COMPILED_MASK: f64 = -100.0;
 /// Scores held at once, over all chunks that attend together: 64 MiB of them.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
+#[derive(Clone)]
 pub(super) struct Attention {
     pub(super) q: Linear,
     pub(super) k: Linear,

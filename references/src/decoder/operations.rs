@@ -1,5 +1,7 @@
 //! The operations of a decoder. In float32 they run on the kernels, in float64 plain and obvious.
 
+use std::sync::Arc;
+
 use candle_core::{D, DType, Result, Tensor};
 
 use super::kernels;
@@ -9,15 +11,16 @@ use crate::Activation;
 const WIDENED_AT_ONCE: usize = 1 << 24;
 
 /// y = x·Wᵀ + b with W `[out, in]`.
+#[derive(Clone)]
 pub(super) struct Linear {
-    weight: kernels::Packed,
+    weight: Arc<kernels::Packed>,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// `weight` is `[out, in]`.
     pub(super) fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Self> {
-        Ok(Self { weight: kernels::Packed::new(weight)?, bias })
+        Ok(Self { weight: Arc::new(kernels::Packed::new(weight)?), bias })
     }
 
     /// Rows of W, `[row, in]`.
@@ -33,7 +36,7 @@ impl Linear {
     /// What several make of the same input.
     pub(super) fn together<const N: usize>(linears: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
         let y = match x.dtype() {
-            DType::F32 => kernels::products(x, &linears.map(|linear| (&linear.weight, linear.bias.as_ref())))?,
+            DType::F32 => kernels::products(x, &linears.map(|linear| (&*linear.weight, linear.bias.as_ref())))?,
             _ => linears.iter().map(|linear| linear.apply_plain(x)).collect::<Result<_>>()?,
         };
         Ok(y.try_into().expect("as many as there are linears"))
@@ -58,6 +61,7 @@ impl Linear {
 }
 
 /// A norm over the last axis.
+#[derive(Clone)]
 pub(super) enum Norm {
     Rms { weight: Tensor, eps: f64 },
     Layer { weight: Tensor, bias: Tensor, eps: f64 },
