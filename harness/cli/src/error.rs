@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
+use fidelity_diagnose::AdviseError;
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -29,6 +30,8 @@ pub(crate) enum CliError {
     LayerNames(#[from] LayerNamesError),
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    #[error(transparent)]
+    Advise(AdviseError),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -127,6 +130,17 @@ pub(crate) enum CliError {
     EveryPromptFailed(String),
 }
 
+/// What an advice ends with is what its parts end with.
+impl From<AdviseError> for CliError {
+    fn from(error: AdviseError) -> Self {
+        match error {
+            AdviseError::Emulator(error) => Self::Emulator(error),
+            AdviseError::Recipe(error) => Self::Recipe(error),
+            other => Self::Advise(other),
+        }
+    }
+}
+
 impl CliError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
@@ -171,6 +185,7 @@ impl CliError {
             | Self::NoCacheFolder
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
+            Self::Advise(_) => ExitCode::Device,
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
