@@ -7,7 +7,7 @@ use fidelity_verdict::{Advice, BlockRange, Promotable, Proven, Remedy, SiteSqnr,
 
 use crate::{
     identity::checkpoint_name,
-    numbers::{magnitude, or_absent, percent},
+    numbers::{correlation, magnitude, or_absent, percent},
     terminal::{Align, Style, duration, labelled, table},
     text::{printable, wrapped},
 };
@@ -75,7 +75,7 @@ pub(crate) fn prompts(advice: &Advice) -> String {
 }
 
 pub(crate) fn similarity(trial: Option<&Trial>) -> String {
-    or_absent(trial.and_then(|trial| trial.similarity), |value| format!("{value:.4}"))
+    or_absent(trial.and_then(|trial| trial.similarity), correlation)
 }
 
 pub(crate) fn top1(trial: Option<&Trial>) -> String {
@@ -188,7 +188,7 @@ pub(crate) fn proof_rows(advice: &Advice) -> Vec<Vec<String>> {
             name.to_owned(),
             proven.verdict.to_string(),
             proven.rows.to_string(),
-            or_absent(proven.similarity, |value| format!("{value:.4}")),
+            or_absent(proven.similarity, correlation),
             interval,
             or_absent(proven.top1, percent),
             if proven.reached { "reached" } else { "not reached" }.to_owned(),
@@ -261,7 +261,7 @@ fn sites(advice: &Advice, style: Style) -> String {
     };
     let rows: Vec<_> = worst_by_kind(advice).iter().map(row).collect();
     format!(
-        "\nSignal over error by kind of site, the block with the worst own (SQNR of the median row, dB)\n{}",
+        "\nSignal over error, dB: what a site's quantiser adds, what has come together\n{}",
         table(&columns, &rows, style)
     )
 }

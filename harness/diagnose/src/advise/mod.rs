@@ -243,9 +243,9 @@ fn remedies(bench: &Bench<'_>, base: &Base<'_>, advice: &mut Advice) -> Result<(
 fn remedy(was_rotated: bool, other_basis: bool, way: Option<FirstPosition>) -> String {
     let basis = other_basis.then_some(if was_rotated { "no rotation" } else { "rotation" });
     let apart = way.map(|way| match way {
-        FirstPosition::Residual16 => "position 0's residual stream in 16 bits",
-        FirstPosition::Every16 => "all of position 0 in 16 bits",
-        FirstPosition::Prefix => "position 0 as a float prefix",
+        FirstPosition::Residual16 => "position 0: residual stream in 16 bits",
+        FirstPosition::Every16 => "position 0: all in 16 bits",
+        FirstPosition::Prefix => "position 0: float prefix",
     });
-    basis.into_iter().chain(apart).collect::<Vec<_>>().join(" and ")
+    basis.into_iter().chain(apart).collect::<Vec<_>>().join(", ")
 }
