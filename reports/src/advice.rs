@@ -127,8 +127,8 @@ fn kinds(advice: &Advice, style: Style) -> String {
         ("alone low", Align::Right),
         ("top-1", Align::Right),
         ("alone high", Align::Right),
-        ("more a token", Align::Right),
         ("advised in", Align::Left),
+        ("more a token", Align::Right),
     ];
     let rows: Vec<Vec<String>> = advice
         .kinds
@@ -141,8 +141,8 @@ fn kinds(advice: &Advice, style: Style) -> String {
                 similarity(kind.alone_low.as_ref()),
                 top1(kind.alone_low.as_ref()),
                 similarity(kind.alone_promoted.as_ref()),
-                bytes(kind.bytes),
                 blocks(&kind.advised, in_every_block(&kind.advised, advice)),
+                bytes(kind.bytes),
             ]
         })
         .collect();
@@ -153,12 +153,8 @@ fn kinds(advice: &Advice, style: Style) -> String {
         similarity(Some(&advice.of_everything)),
         top1(Some(&advice.of_everything)),
     );
-    format!(
-        "\nOne at a time, {} on the search prompts, the most harmful first\n{}{}",
-        similarity_name(advice),
-        labelled("  ", &ends, style),
-        table(&columns, &rows, style)
-    )
+    let title = format!("One at a time, {} on the search prompts, the most harmful first", similarity_name(advice));
+    format!("\n{}{}{}", labelled("", &title, style), labelled("  ", &ends, style), table(&columns, &rows, style))
 }
 
 fn promoted(advice: &Advice, style: Style) -> String {
@@ -187,11 +183,11 @@ pub(crate) fn proof_rows(advice: &Advice) -> Vec<Vec<String>> {
         vec![
             name.to_owned(),
             proven.verdict.to_string(),
-            proven.rows.to_string(),
             or_absent(proven.similarity, correlation),
-            interval,
             or_absent(proven.top1, percent),
             if proven.reached { "reached" } else { "not reached" }.to_owned(),
+            interval,
+            proven.rows.to_string(),
         ]
     };
     let advised = proof.advised.iter().map(|proven| row("advised", proven));
@@ -206,11 +202,11 @@ fn proof(advice: &Advice, style: Style) -> String {
     let columns = [
         ("unseen prompts", Align::Left),
         ("verdict", Align::Left),
-        ("rows", Align::Right),
         ("mean", Align::Right),
-        ("95 % interval", Align::Left),
         ("top-1", Align::Right),
         ("target", Align::Left),
+        ("95 % interval", Align::Left),
+        ("rows", Align::Right),
     ];
     format!("\nThe proof, from the lines as they are written\n{}", table(&columns, &rows, style))
 }
@@ -261,7 +257,8 @@ fn sites(advice: &Advice, style: Style) -> String {
     };
     let rows: Vec<_> = worst_by_kind(advice).iter().map(row).collect();
     format!(
-        "\nSignal over error, dB: what a site's quantiser adds, what has come together\n{}",
+        "\nSignal over error, dB\n{}{}",
+        labelled("  ", "of the median row; of each kind the block whose own quantiser (local) leaves least", style),
         table(&columns, &rows, style)
     )
 }

@@ -194,7 +194,7 @@ fn lines_of_promotions_promote_what_they_say_and_nothing_else() {
                 assert_eq!(lines.is_empty(), promotions.is_empty(), "{promotions:?}");
                 let (_, promoted) = planned(&checkpoint, &format!("{script}\n{}", lines.join("\n")));
                 assert!(promotions.are_all_of(&base, &promoted), "{name}, {script}: {promotions:?} by {lines:?}");
-                assert!(lines.iter().flat_map(|line| line.lines()).all(|line| line.len() <= 100), "{lines:?}");
+                assert!(lines.iter().flat_map(|line| line.lines()).all(|line| line.len() <= 80), "{lines:?}");
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Columns of a recipe's line, at most, where names allow it.
-const LINE: usize = 100;
+const LINE: usize = 80;
 
 /// Bits of promoted activations.
 const PROMOTED: u32 = 16;
