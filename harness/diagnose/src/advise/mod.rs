@@ -14,8 +14,8 @@ use fidelity_emulator::{CalibrationSet, EmulatorError, LayerNames, Recipe, Recip
 use fidelity_references::{Checkpoint, Decoder};
 use fidelity_trace::{FirstPosition, PromptRecord, Site, SubjectError};
 use fidelity_verdict::{
-    ADVICE_FORMAT, ADVICE_VERSION, Advice, AdviceConclusion, AdvicePrompts, AdviceTarget, Advised, KindEffect, Remedy,
-    Trial,
+    ADVICE_FORMAT, ADVICE_VERSION, Advice, AdviceConclusion, AdvicePrompts, AdviceStep, AdviceTarget, Advised,
+    KindEffect, Remedy, Trial,
 };
 
 pub use self::{
@@ -26,7 +26,7 @@ pub use self::{
 use self::{
     bench::Bench,
     items::{Item, ranges},
-    search::{Base, Search, reaches},
+    search::{Base, Search, reaches, surely_reaches},
 };
 
 /// What exact rotations a recipe can ask for, and how it declines one.
@@ -114,25 +114,52 @@ pub fn advise(asked: &Advising<'_>, prompts: AdvicePrompts) -> Result<Advice, Ad
     let everything = best_basis(&bench, &mut base, &mut advice)?;
     advice.of_everything = everything;
     let items = effects(&base, &mut advice)?;
-    if !reaches(asked.target, &of_recipe, 0.0) {
-        let alone = advice.kinds.iter().map(|effect| effect.alone_low);
-        let mut search = Search::new(&base, items.iter().cloned().zip(alone).collect(), everything);
-        // Where nothing reaches the target, all of it is the best that was found.
-        if reaches(asked.target, &everything, search::ERRORS) {
-            search.by_kind()?;
-            search.by_block()?;
-        }
-        for (kind, item) in advice.kinds.iter_mut().zip(&items) {
-            kind.advised = ranges(&search.promoted_blocks(item));
-        }
-        advice.steps = search.take_steps();
-        let lines = base.lines(search.promoted());
-        let text = base.script(&lines);
-        advice.advised = Some(Advised { lines: base.added(&lines), text, trial: search.trial() });
+    if !reaches(asked.target, &of_recipe) {
+        promote(&bench, &base, &items, &mut advice)?;
     }
-    remedies(&bench, &base, &mut advice)?;
+    remedies(&bench, &mut advice)?;
     advice.trials = bench.trials();
     Ok(advice)
+}
+
+/// Searches, and puts what was found into the advice. A rotation costs no bytes: where what was found reaches the target rotated too,
+/// the search goes on there.
+fn promote<'a>(bench: &'a Bench<'a>, base: &Base<'a>, items: &[Item], advice: &mut Advice) -> Result<(), AdviseError> {
+    let alone = advice.kinds.iter().map(|effect| effect.alone_low);
+    let mut search = Search::new(base, items.iter().cloned().zip(alone).collect(), advice.of_everything);
+    // Where nothing reaches the target, all of it is the best that was found.
+    let found = surely_reaches(bench.asked.target, &advice.of_everything);
+    if found {
+        search.by_kind()?;
+        search.by_block()?;
+    }
+    advice.steps = search.take_steps();
+    let other = rotated(&base.plan, bench).filter(|_| found && !base.plan.rotated);
+    let other = other.map(|line| Base::new(bench, with_line(base.text(), line), base.wide)).transpose()?;
+    let mut there = match &other {
+        Some(other) => search.in_basis(other)?,
+        None => None,
+    };
+    if let Some(there) = &mut there {
+        there.by_kind()?;
+        there.by_block()?;
+        let steps = there.take_steps().into_iter();
+        advice.steps.extend(steps.map(|step| AdviceStep { back: format!("rotated: {}", step.back), ..step }));
+    }
+    let (search, base) = match (&there, &other) {
+        (Some(there), Some(other)) if there.trial().bytes < search.trial().bytes => (there, other),
+        _ => (&search, base),
+    };
+    for (kind, item) in advice.kinds.iter_mut().zip(items) {
+        kind.advised = ranges(&search.promoted_blocks(item));
+    }
+    let lines = base.lines(search.promoted());
+    advice.advised = Some(Advised { lines: base.added(&lines), text: base.script(&lines), trial: search.trial() });
+    Ok(())
+}
+
+fn with_line(text: &str, line: &str) -> String {
+    format!("{}\n{line}\n", text.trim_end())
 }
 
 /// With everything promoted: weights one step up, or where that is too little to 16 bits, or where that is too little in the other
@@ -140,7 +167,7 @@ pub fn advise(asked: &Advising<'_>, prompts: AdvicePrompts) -> Result<Advice, Ad
 fn best_basis<'a>(bench: &'a Bench<'a>, base: &mut Base<'a>, advice: &mut Advice) -> Result<Trial, AdviseError> {
     let target = bench.asked.target;
     let mut best = base.everything()?;
-    if reaches(target, &best, search::ERRORS) || reaches(target, &advice.of_recipe, 0.0) {
+    if surely_reaches(target, &best) || reaches(target, &advice.of_recipe) {
         return Ok(best);
     }
     let better = |a: &Trial, b: &Trial| a.similarity > b.similarity;
@@ -151,10 +178,10 @@ fn best_basis<'a>(bench: &'a Bench<'a>, base: &mut Base<'a>, advice: &mut Advice
     for (text, wide) in others {
         let other = Base::new(bench, text, wide)?;
         let found = other.everything()?;
-        if reaches(target, &found, search::ERRORS) || (better(&found, &best) && !reaches(target, &best, 0.0)) {
+        if surely_reaches(target, &found) || (better(&found, &best) && !reaches(target, &best)) {
             (*base, best) = (other, found);
         }
-        if reaches(target, &best, search::ERRORS) {
+        if surely_reaches(target, &best) {
             break;
         }
     }
@@ -164,8 +191,11 @@ fn best_basis<'a>(bench: &'a Bench<'a>, base: &mut Base<'a>, advice: &mut Advice
 /// The line that takes a network into the other basis, where that is exact.
 fn rotated(plan: &fidelity_emulator::Plan, bench: &Bench<'_>) -> Option<&'static str> {
     let line = ROTATION[usize::from(plan.rotated)];
-    let text = format!("{}\n{line}\n", bench.asked.recipe.text().trim_end());
-    bench.planned(&text).ok().filter(|(_, other)| other.rotated != plan.rotated).map(|_| line)
+    bench
+        .planned(&with_line(bench.asked.recipe.text(), line))
+        .ok()
+        .filter(|(_, other)| other.rotated != plan.rotated)
+        .map(|_| line)
 }
 
 /// One at a time, both ways; the most harmful first.
@@ -203,11 +233,10 @@ fn effects(base: &Base<'_>, advice: &mut Advice) -> Result<Vec<Item>, AdviseErro
 }
 
 /// What else is exact in float: the other basis, position 0 apart, and both.
-fn remedies(bench: &Bench<'_>, base: &Base<'_>, advice: &mut Advice) -> Result<(), AdviseError> {
+fn remedies(bench: &Bench<'_>, advice: &mut Advice) -> Result<(), AdviseError> {
     let recipe = bench.asked.recipe.text();
     let (_, plan) = bench.planned(recipe)?;
-    let advised = advice.advised.as_ref().filter(|_| base.plan.rotated == plan.rotated);
-    let advised = advised.map(|advised| advised.text.clone());
+    let advised = advice.advised.as_ref().map(|advised| advised.text.clone());
     let other = rotated(&plan, bench);
     let causal = bench.asked.checkpoint.architecture().computes(Site::Logits);
     let ways = APART.into_iter().map(Some).filter(|_| causal);
@@ -218,15 +247,16 @@ fn remedies(bench: &Bench<'_>, base: &Base<'_>, advice: &mut Advice) -> Result<(
     bench.expect(2 * combinations.len());
     for (line, way) in combinations {
         let with = |text: &str| match line {
-            Some(line) => format!("{}\n{line}\n", text.trim_end()),
+            Some(line) => with_line(text, line),
             None => text.to_owned(),
         };
         let on = bench.calibrated(&with(recipe), way)?;
         let tried = |text: &str| bench.trial(&on, &with(text), way == Some(FirstPosition::Prefix));
         let of_recipe = tried(recipe)?;
+        // What is advised may be rotated itself.
         let of_advised = match &advised {
-            Some(text) => Some(tried(text)?),
-            None => None,
+            Some(text) if on.fits(&bench.planned(&with(text))?.1) => Some(tried(text)?),
+            _ => None,
         };
         advice.remedies.push(Remedy {
             name: remedy(plan.rotated, line.is_some(), way),

@@ -10,8 +10,15 @@ use super::{
     items::{Item, items, together},
 };
 
-/// Standard errors by which the search prompts must pass the target, so that others may be expected to.
-pub(super) const ERRORS: f64 = 2.0;
+/// Standard errors by which the search prompts must pass the target, so that others may be expected to …
+const ERRORS: f64 = 2.0;
+
+/// … and the share of the distance to 1 that the target leaves, which they may use up: a few prompts know little of their own spread,
+/// and a search takes what happens to pass.
+const HEADROOM: f64 = 0.75;
+
+/// Ends of ranges of blocks are found to this part of all of them: fewer blocks save little and make long lines.
+const PART: usize = 8;
 
 /// Kinds whose blocks are looked at, at most: those that move most.
 const MOST_BY_BLOCK: usize = 8;
@@ -19,12 +26,20 @@ const MOST_BY_BLOCK: usize = 8;
 /// Damage below this is none.
 const NO_DAMAGE: f64 = 1e-7;
 
-/// Whether a trial reaches the target, by so many standard errors.
-pub(super) fn reaches(target: AdviceTarget, trial: &Trial, errors: f64) -> bool {
-    let low = |value: Option<f64>, error: Option<f64>| value.map(|value| value - errors * error.unwrap_or(0.0));
+/// Whether a trial reaches the target.
+pub(super) fn reaches(target: AdviceTarget, trial: &Trial) -> bool {
     let at_least = |value: Option<f64>, limit: f64| value.is_some_and(|value| value >= limit);
-    at_least(low(trial.similarity, trial.standard_error), target.similarity)
-        && target.top1.is_none_or(|limit| at_least(low(trial.top1, trial.top1_standard_error), limit))
+    at_least(trial.similarity, target.similarity) && target.top1.is_none_or(|limit| at_least(trial.top1, limit))
+}
+
+/// Whether it does so that other prompts may be expected to.
+pub(super) fn surely_reaches(target: AdviceTarget, trial: &Trial) -> bool {
+    let surely = |value: Option<f64>, error: Option<f64>, limit: f64| {
+        let inner = 1.0 - HEADROOM * (1.0 - limit);
+        value.is_some_and(|value| value >= inner && value - ERRORS * error.unwrap_or(0.0) >= limit)
+    };
+    surely(trial.similarity, trial.standard_error, target.similarity)
+        && target.top1.is_none_or(|limit| surely(trial.top1, trial.top1_standard_error, limit))
 }
 
 /// A script that promotions are added to.
@@ -33,6 +48,7 @@ pub(super) struct Base<'a> {
     pub(super) on: Calibrated<'a>,
     pub(super) plan: Plan,
     pub(super) items: Vec<Item>,
+    pub(super) wide: bool,
     text: String,
 }
 
@@ -42,7 +58,11 @@ impl<'a> Base<'a> {
         let (_, plan) = bench.planned(&text)?;
         let on = bench.calibrated(&text, None)?;
         let items = items(&plan, bench.asked.checkpoint.architecture(), bench.asked.search, wide);
-        Ok(Self { bench, on, plan, items, text })
+        Ok(Self { bench, on, plan, items, wide, text })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn lines(&self, promotions: &Promotions) -> Vec<String> {
@@ -109,6 +129,19 @@ impl<'a> Search<'a> {
         Self { base, items, promoted, trial: everything, steps: Vec::new() }
     }
 
+    /// The same search in another basis, if what is promoted reaches the target there too.
+    pub(super) fn in_basis<'b>(&self, other: &'b Base<'b>) -> Result<Option<Search<'b>>, AdviseError> {
+        let Some(trial) = other.expressible(std::slice::from_ref(&self.promoted))? else { return Ok(None) };
+        let there = Search {
+            base: other,
+            items: self.items.clone(),
+            promoted: self.promoted.clone(),
+            trial,
+            steps: Vec::new(),
+        };
+        Ok(surely_reaches(other.bench.asked.target, &trial).then_some(there))
+    }
+
     pub(super) const fn promoted(&self) -> &Promotions {
         &self.promoted
     }
@@ -144,7 +177,8 @@ impl<'a> Search<'a> {
             let damage = everything.zip(low).map_or(f64::INFINITY, |(all, low)| (all - low).max(NO_DAMAGE));
             damage / item.bytes().max(f64::MIN_POSITIVE)
         };
-        let mut order: Vec<(f64, Item)> = self.items.iter().map(|item| (damage(item), item.0.clone())).collect();
+        let left = self.items.iter().filter(|(item, _)| !self.promoted_blocks(item).is_empty());
+        let mut order: Vec<(f64, Item)> = left.map(|item| (damage(item), item.0.clone())).collect();
         order.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         for (index, (_, item)) in order.iter().enumerate() {
             self.base.bench.expect(order.len() - index + MOST_BY_BLOCK * 8);
@@ -180,7 +214,8 @@ impl<'a> Search<'a> {
             blocks.reverse();
         }
         let (mut back, mut too_many) = (0, blocks.len());
-        while too_many - back > 1 {
+        let finest = (item.blocks().len() / PART).max(1);
+        while too_many - back > finest {
             let tried = back.midpoint(too_many);
             let (Some(one), Some(other)) = (blocks[back], blocks[tried - 1]) else { return Ok(()) };
             let (first, last) = (one.min(other), one.max(other));
@@ -204,7 +239,7 @@ impl<'a> Search<'a> {
             }
         }
         let Some(trial) = self.base.expressible(std::slice::from_ref(&promoted))? else { return Ok(false) };
-        let kept = reaches(self.base.bench.asked.target, &trial, ERRORS);
+        let kept = surely_reaches(self.base.bench.asked.target, &trial);
         self.steps.push(AdviceStep { back: words, trial, kept });
         if kept {
             (self.promoted, self.trial) = (promoted, trial);
