@@ -157,7 +157,7 @@ fn emulators_that_share_a_calibration_and_weights_are_those_made_alone() {
         for line in lines {
             let (recipe, plan) = planned(&checkpoint, &format!("{ALL_8}\n{line}"));
             let made = shared.emulator(&recipe, &plan).expect("fits");
-            let alone = emulator(&checkpoint, &recipe.text().to_owned(), None);
+            let alone = emulator(&checkpoint, recipe.text(), None);
             let [a, b] = [captured(&made, &checkpoint), captured(&alone, &checkpoint)];
             let same = distance(&values(&a, Scope::Tbt, Site::Logits), &values(&b, Scope::Tbt, Site::Logits));
             assert!(same.abs() < 1e-12, "{name} {line}: {same:e}");
