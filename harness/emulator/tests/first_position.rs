@@ -212,6 +212,35 @@ fn a_kind_in_every_block_is_named_once_and_some_blocks_by_name() {
         "quantization_param(down_proj, precision_mode=a16_w8_a8)",
     ];
     assert_eq!(every.lines(&base), expected);
+    let but_one = Promotions { activations: (0..blocks - 1).map(of).collect(), weights: [].into() };
+    assert!(!but_one.lines(&base)[0].contains('?'), "{:?}", but_one.lines(&base));
     let last = Promotions { activations: [of(blocks - 1)].into(), weights: [].into() };
     assert!(last.lines(&base)[0].contains(&format!("(blocks.{}.swiglu_mult,", blocks - 1)), "{:?}", last.lines(&base));
+}
+
+#[test]
+fn ten_blocks_are_a_pattern_where_all_ten_are_meant() {
+    let config = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../references/tests/goldens/llama-gqa/config.json"),
+    );
+    let config = config.expect("there").replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 24");
+    let a = fidelity_references::Architecture::parse(config.as_bytes(), None, "config.json").expect("supported");
+    let planned = |script: &str| {
+        let recipe = Recipe::parse(script, "test", "test.alls").unwrap_or_else(|error| panic!("{error}"));
+        recipe.plan(&a, &LayerNames::default()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let base = planned(ALL_8);
+    for (blocks, name) in [
+        (9..24, "[blocks.9.attn_add, {blocks.1?.attn_add}, {blocks.2?.attn_add}]"),
+        (0..11, "[{blocks.?.attn_add}, blocks.10.attn_add]"),
+        (20..23, "[blocks.20.attn_add, blocks.21.attn_add, blocks.22.attn_add]"),
+        (20..24, "{blocks.2?.attn_add}"),
+        (0..24, "attn_add"),
+    ] {
+        let site = |block| Site::Block(block, BlockSite::ResidMid);
+        let promotions = Promotions { activations: blocks.map(site).collect(), weights: [].into() };
+        let lines = promotions.lines(&base).join("\n");
+        assert!(lines.replace("\n    ", " ").starts_with(&format!("quantization_param({name}, ")), "{lines}");
+        assert!(promotions.are_all_of(&base, &planned(&format!("{ALL_8}\n{lines}"))), "{lines}");
+    }
 }

@@ -75,17 +75,26 @@ impl Promotions {
     }
 }
 
-/// A kind by itself where it is meant in every block.
+/// A kind by itself where it is meant in every block; else by block, ten at a time where all ten that there are are meant.
 fn names(layers: &[&Layer], plan: &Plan) -> Vec<String> {
-    let count = |kind: Kind| plan.layers.iter().filter(|(layer, _)| layer.kind == kind).count();
+    let every = |kind: Kind| plan.layers.iter().map(|(layer, _)| layer).filter(move |layer| layer.kind == kind);
     let kinds: BTreeSet<Kind> = layers.iter().map(|layer| layer.kind).collect();
     let of_kind = |kind: &Kind| {
-        let own: Vec<&&Layer> = layers.iter().filter(|layer| layer.kind == *kind).collect();
-        if own.len() == count(*kind) {
-            vec![kind.name().to_owned()]
-        } else {
-            own.into_iter().map(|layer| layer.name()).collect()
+        let own: Vec<&Layer> = layers.iter().copied().filter(|layer| layer.kind == *kind).collect();
+        if own.len() == every(*kind).count() {
+            return vec![kind.name().to_owned()];
         }
+        let decade = |layer: &Layer| layer.block.map(|block| block / 10);
+        let mut names: Vec<String> = Vec::new();
+        for ten in own.chunk_by(|a, b| decade(a) == decade(b)) {
+            let there = every(*kind).filter(|layer| decade(layer) == decade(ten[0])).count();
+            match decade(ten[0]).filter(|_| ten.len() == there && there > 1) {
+                Some(0) => names.push(format!("{{blocks.?.{}}}", kind.name())),
+                Some(tens) => names.push(format!("{{blocks.{tens}?.{}}}", kind.name())),
+                None => names.extend(ten.iter().map(|layer| layer.name())),
+            }
+        }
+        names
     };
     kinds.iter().flat_map(of_kind).collect()
 }
