@@ -125,6 +125,10 @@ struct Chain<'a, 'b> {
 }
 
 impl Instrument for Chain<'_, '_> {
+    fn feeding(&mut self, chunks: &[Chunk<'_>]) {
+        self.first.feeding(chunks);
+    }
+
     fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
         let tensor = self.first.at(site, part, tensor)?;
         if let Some(taps) = self.then.as_mut().filter(|taps| taps.wants(site)) {

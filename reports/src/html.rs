@@ -4,6 +4,7 @@
 //! and scope names, is put in as it is.
 
 mod activations;
+mod advice;
 mod arms;
 mod axes;
 mod curves;
@@ -12,11 +13,11 @@ mod page;
 mod plot;
 mod scope;
 
-use fidelity_verdict::{ActivationProfile, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Verdict};
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
 use serde::Serialize;
 
-use self::{activations::ActivationsPage, arms::ArmsPage, page::Page};
+use self::{activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, page::Page};
 use crate::{ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
@@ -43,12 +44,21 @@ pub fn activations_html(profile: &ActivationProfile) -> Result<String, ReportErr
     render("activations.html", ActivationsPage::of(profile)?)
 }
 
+/// An advice on a page of its own.
+///
+/// # Errors
+/// The template does not fit its data or a chart cannot be drawn: a fault of ours.
+pub fn advice_html(advice: &Advice) -> Result<String, ReportError> {
+    render("advise.html", AdvicePage::of(advice)?)
+}
+
 fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_template("report.css", include_str!("../templates/report.css"))?;
     environment.add_template("report.html", include_str!("../templates/report.html"))?;
     environment.add_template("activations.html", include_str!("../templates/activations.html"))?;
+    environment.add_template("advise.html", include_str!("../templates/advise.html"))?;
     environment.add_template("arms.html", include_str!("../templates/arms.html"))?;
     Ok(environment.get_template(template)?.render(Serde(page))?)
 }

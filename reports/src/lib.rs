@@ -4,6 +4,7 @@
 //! number, it only formats those it is given.
 
 mod activations;
+mod advice;
 mod arms;
 mod csv;
 mod generated;
@@ -22,16 +23,17 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::{ActivationProfile, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Verdict};
 
 pub use crate::{
     activations::{
         activation_channels_csv, activation_positions_csv, activation_sites_csv, activations_terminal, massive_csv,
         sinks_csv,
     },
+    advice::{advice_kinds_csv, advice_line, advice_sites_csv, advice_steps_csv, advice_terminal},
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
-    html::{activations_html, arms_html, html},
+    html::{activations_html, advice_html, arms_html, html},
     json::json,
     numbers::magnitude,
     terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
@@ -107,6 +109,21 @@ pub fn write_activations(folder: &Path, profile: &ActivationProfile) -> Result<(
         ("channels.csv", activation_channels_csv(profile)),
         ("massive.csv", massive_csv(profile)),
         ("sinks.csv", sinks_csv(profile)),
+    ];
+    write(folder, files)
+}
+
+/// Writes `advice.json`, `advise.html`, `kinds.csv`, `steps.csv` and `sites.csv` into `folder`, which is created if needed.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_advice(folder: &Path, advice: &Advice) -> Result<(), ReportError> {
+    let files = [
+        ("advice.json", serde_json::to_string(advice)? + "\n"),
+        ("advise.html", advice_html(advice)?),
+        ("kinds.csv", advice_kinds_csv(advice)),
+        ("steps.csv", advice_steps_csv(advice)),
+        ("sites.csv", advice_sites_csv(advice)),
     ];
     write(folder, files)
 }

@@ -4,6 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
+use fidelity_trace::FirstPosition;
 
 /// Says whether a language model compiled for an accelerator computes what its Hugging Face checkpoint computes, where it
 /// first goes wrong, and why.
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Show what the activations of a checkpoint look like to a quantiser: ranges, outliers, massive activations, attention sinks.
     Profile(ProfileArgs),
+    /// Find which quantisers of a recipe hurt, and the cheapest promotions to more bits that reach a target.
+    Advise(AdviseArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
@@ -103,6 +106,11 @@ pub(crate) struct ArmArgs {
     /// `normal` for values drawn in the place of their embeddings [default: prompts].
     #[arg(long, value_name = "FILE|prompts|uniform|normal")]
     pub(crate) calibration: Option<String>,
+    /// Set position 0 apart, to tell massive activations there from other causes: residual16 keeps its residual stream on 16-bit
+    /// grids of its own, every16 everything of it; prefix computes it in float32, outside the quantised graph, which reads its
+    /// keys and values as constants. Stamped in the trace; needs a recipe.
+    #[arg(long, value_name = "WAY")]
+    pub(crate) first_position: Option<FirstPosition>,
     /// A TOML file that maps a compiler's layer names, as a recipe may use them, to layers: conv1 = "blocks.0.q_proj".
     #[arg(long, value_name = "FILE")]
     pub(crate) layer_names: Option<PathBuf>,
@@ -283,6 +291,46 @@ pub(crate) struct ProfileArgs {
     /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    /// The recipe to promote: a name or an .alls file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) recipe: String,
+    /// The mean Pearson of logits to reach, of an encoder the centred cosine [default: that of `faithful`, and its top-1].
+    #[arg(long, value_name = "SIMILARITY", value_parser = similarity)]
+    pub(crate) target: Option<f64>,
+    /// Prompts: a file (text lines or JSON lines) or a built-in set; every second one is held out of the search [default: the
+    /// checkpoint's].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompts: Option<String>,
+    /// What activation ranges come from, as of `run` [default: prompts].
+    #[arg(long, value_name = "FILE|prompts|uniform|normal")]
+    pub(crate) calibration: Option<String>,
+    /// A TOML file that maps a compiler's layer names, as of `run`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) layer_names: Option<PathBuf>,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print advice.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// A similarity that can be asked for.
+fn similarity(text: &str) -> Result<f64, String> {
+    let expected = "expected a similarity above 0 and at most 1, such as 0.98";
+    text.parse().ok().filter(|value| *value > 0.0 && *value <= 1.0).ok_or_else(|| expected.to_owned())
 }
 
 #[derive(Debug, Args)]

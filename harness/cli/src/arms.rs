@@ -4,7 +4,9 @@ use std::path::Path;
 
 use fidelity_emulator::{CalibrationSet, Emulator, LayerNames, Plan, Recipe};
 use fidelity_references::{Decoder, Reference};
-use fidelity_trace::{Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record};
+use fidelity_trace::{
+    FirstPosition, Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -16,6 +18,7 @@ const DEFAULT_RECIPE: &str = "a16w8";
 pub(crate) struct ArmPlan {
     quantisation: Option<Quantisation>,
     faults: Vec<Intervention>,
+    first: Option<FirstPosition>,
 }
 
 struct Quantisation {
@@ -34,10 +37,11 @@ impl ArmPlan {
         }
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
         let quantisation = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
+            "none" if asked.first_position.is_some() => return Err(CliError::FirstPositionWithoutRecipe),
             "none" => None,
             name => Some(Quantisation::make(name, asked, inputs)?),
         };
-        Ok(Self { quantisation, faults })
+        Ok(Self { quantisation, faults, first: asked.first_position })
     }
 
     /// The emulator, calibrated on `float32`.
@@ -45,7 +49,7 @@ impl ArmPlan {
         let emulator = match self.quantisation {
             None => Emulator::float32(&inputs.checkpoint)?,
             Some(Quantisation { recipe, plan, calibration }) => {
-                Emulator::quantised(&inputs.checkpoint, &recipe, plan, float32, &calibration)?
+                Emulator::quantised(&inputs.checkpoint, &recipe, &plan, float32, &calibration, self.first)?
             }
         };
         Ok(emulator.with_faults(self.faults)?)

@@ -28,6 +28,7 @@ impl Device {
         let of_emulator = [
             ("--recipe none", recipe == Some("none")),
             ("--fault", !asked.fault.is_empty()),
+            ("--first-position", asked.first_position.is_some()),
             ("--calibration without --recipe", asked.calibration.is_some() && recipe.is_none()),
             ("--layer-names without --recipe", asked.layer_names.is_some() && recipe.is_none()),
         ];
@@ -69,7 +70,15 @@ mod tests {
 
     fn asked(device: &str) -> ArmArgs {
         let hailo = HailoArgs::default();
-        ArmArgs { device: device.into(), recipe: None, fault: Vec::new(), calibration: None, layer_names: None, hailo }
+        ArmArgs {
+            device: device.into(),
+            recipe: None,
+            fault: Vec::new(),
+            calibration: None,
+            first_position: None,
+            layer_names: None,
+            hailo,
+        }
     }
 
     #[test]

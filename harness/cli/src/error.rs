@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
+use fidelity_diagnose::AdviseError;
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -29,6 +30,8 @@ pub(crate) enum CliError {
     LayerNames(#[from] LayerNamesError),
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    #[error(transparent)]
+    Advise(AdviseError),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -59,6 +62,8 @@ pub(crate) enum CliError {
     NoReplayTrace(String),
     #[error("{flag} does not go with --device {device}; drop it")]
     ForAnotherDevice { flag: &'static str, device: &'static str },
+    #[error("--first-position changes how a recipe is emulated, and `--recipe none` is float32; drop one of them")]
+    FirstPositionWithoutRecipe,
     #[error("--device hailo needs the compiled model: give --hef FILE, a path on the worker's machine")]
     NoHef,
     #[error(
@@ -125,6 +130,17 @@ pub(crate) enum CliError {
     EveryPromptFailed(String),
 }
 
+/// What an advice ends with is what its parts end with.
+impl From<AdviseError> for CliError {
+    fn from(error: AdviseError) -> Self {
+        match error {
+            AdviseError::Emulator(error) => Self::Emulator(error),
+            AdviseError::Recipe(error) => Self::Recipe(error),
+            other => Self::Advise(other),
+        }
+    }
+}
+
 impl CliError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
@@ -135,7 +151,9 @@ impl CliError {
             | Self::Fault(_)
             | Self::Recipe(_)
             | Self::LayerNames(_)
-            | Self::Emulator(EmulatorError::Checkpoint(_) | EmulatorError::Range { .. })
+            | Self::Emulator(
+                EmulatorError::Checkpoint(_) | EmulatorError::Range { .. } | EmulatorError::NoFirstPosition,
+            )
             | Self::Trace(_)
             | Self::Verdict(_)
             | Self::Thresholds(_)
@@ -146,6 +164,7 @@ impl CliError {
             | Self::Device(_)
             | Self::NoReplayTrace(_)
             | Self::ForAnotherDevice { .. }
+            | Self::FirstPositionWithoutRecipe
             | Self::NoHef
             | Self::NoWorker
             | Self::AuditFails { .. }
@@ -166,12 +185,15 @@ impl CliError {
             | Self::NoCacheFolder
             | Self::NothingInCommon
             | Self::NoContinuation { .. } => ExitCode::Usage,
+            Self::Advise(_) => ExitCode::Device,
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
             Self::Import(ImportError::Io { action, .. }) if *action != "read" => ExitCode::Device,
             Self::Import(_) => ExitCode::Usage,
-            Self::Emulator(EmulatorError::Calibration(_) | EmulatorError::Fault(_)) => ExitCode::Device,
+            Self::Emulator(
+                EmulatorError::Calibration(_) | EmulatorError::Fault(_) | EmulatorError::OtherCalibration,
+            ) => ExitCode::Device,
             Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
         Command::Profile(profile) => commands::profile::profile(profile),
+        Command::Advise(advise) => commands::advise::advise(advise),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

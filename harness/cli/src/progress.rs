@@ -23,6 +23,15 @@ impl Progress {
         bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 
+    /// Trials of a search, whose number is a guess.
+    pub(crate) fn trials(&self) -> ProgressBar {
+        if !self.shown {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{msg:>10} {wide_bar} {pos} of about {len} trials, {elapsed}");
+        ProgressBar::new(0).with_message("searching").with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
+
     pub(crate) fn say(&self, what: &str) {
         if self.shown {
             crate::output::narrate(what);

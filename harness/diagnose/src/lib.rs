@@ -1,13 +1,15 @@
 //! Verb: looks for causes. [`diagnose()`]: which fault explains an arm. [`profile()`]: what the float32 activations of a
-//! checkpoint look like to a quantiser.
+//! checkpoint look like to a quantiser. [`advise()`]: which quantisers of a recipe hurt, and what to promote.
 //!
 //! This crate must not know devices or how results are shown.
 
 mod accumulate;
+mod advise;
 mod bank;
 mod profile;
 mod search;
 
+pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclusive_advice, proven, split};
 pub use bank::{Entry, entry};
 pub use profile::profile;
 pub use search::{DiagnoseError, Question, diagnose};

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let float32 = checkpoint.decoder(&|_, tensor| Ok(tensor))?;
     let begun = Instant::now();
-    let emulator = Emulator::quantised(&checkpoint, &recipe, plan.clone(), &float32, &set)?;
+    let emulator = Emulator::quantised(&checkpoint, &recipe, &plan, &float32, &set, None)?;
     let making = begun.elapsed().as_secs_f64();
     let reference = Reference::without_noise(float32);
     let new_tokens = new_tokens.parse()?;

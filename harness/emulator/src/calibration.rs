@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::{Device, Result, Tensor};
 use fidelity_references::{Chunk, Decoder, Feed, Instrument, Part, TOGETHER, Wiring};
-use fidelity_trace::{Site, hex};
+use fidelity_trace::{FirstPosition, Site, hex};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Plan,
     basis::Basis,
+    first_position::{Fed, is_apart, others},
     histogram::Histogram,
     preparation::reads,
     rotation::{normal, uniform},
@@ -69,6 +70,8 @@ impl CalibrationSet {
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
     ranges: BTreeMap<Site, (f32, f32)>,
+    /// Of position 0, where it is apart; it is then in nothing else here.
+    first: BTreeMap<Site, (f32, f32)>,
     means: BTreeMap<Site, ChannelSums>,
     histograms: BTreeMap<Site, Histogram>,
 }
@@ -85,6 +88,11 @@ impl Calibration {
     #[must_use]
     pub fn range(&self, site: Site) -> Option<(f32, f32)> {
         self.ranges.get(&site).copied()
+    }
+
+    /// The same of position 0, where it is calibrated apart.
+    pub(crate) fn first_range(&self, site: Site) -> Option<(f32, f32)> {
+        self.first.get(&site).copied()
     }
 
     /// The range that a site's grid spans: minimum and maximum, or two percentiles.
@@ -108,6 +116,9 @@ impl Calibration {
         for (site, (min, max)) in &self.ranges {
             hasher.update(format!("{site} {:08x} {:08x};", min.to_bits(), max.to_bits()));
         }
+        for (site, (min, max)) in &self.first {
+            hasher.update(format!("first {site} {:08x} {:08x};", min.to_bits(), max.to_bits()));
+        }
         hex(&hasher.finalize())
     }
 }
@@ -118,19 +129,21 @@ impl Calibration {
 /// # Errors
 /// Out of memory.
 pub fn calibrate(decoder: &Decoder, set: &CalibrationSet, plan: &Plan) -> Result<Calibration> {
-    calibrate_prepared(decoder, set, plan, &Basis::default())
+    calibrate_prepared(decoder, set, plan, &Basis::default(), None)
 }
 
-/// The same for a network whose weights were prepared, in its own basis.
+/// The same for a network whose weights were prepared, in its own basis, with position 0 apart if asked for.
 pub(crate) fn calibrate_prepared(
     decoder: &Decoder,
     set: &CalibrationSet,
     plan: &Plan,
     basis: &Basis,
+    first: Option<FirstPosition>,
 ) -> Result<Calibration> {
     let means_of = plan.bias_corrected.iter().filter_map(|site| reads(*site)).collect();
     let random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut seen = Seen { calibration: Calibration::default(), plan, means_of, set, random, basis };
+    let (calibration, fed) = (Calibration::default(), Fed::default());
+    let mut seen = Seen { calibration, plan, means_of, set, random, basis, first, fed };
     for prompts in set.prompts.chunks(TOGETHER) {
         let positions: Vec<Vec<u32>> = prompts.iter().map(|prompt| (0..prompt.len() as u32).collect()).collect();
         let feeds = prompts.iter().zip(&positions).map(|(token_ids, positions)| {
@@ -152,26 +165,44 @@ struct Seen<'a> {
     set: &'a CalibrationSet,
     random: ChaCha8Rng,
     basis: &'a Basis,
+    first: Option<FirstPosition>,
+    fed: Fed,
 }
 
 impl Instrument for Seen<'_> {
-    fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
+    fn feeding(&mut self, chunks: &[Chunk<'_>]) {
+        self.fed = Fed::new(chunks);
+    }
+
+    fn at(&mut self, site: Site, part: Part, tensor: Tensor) -> Result<Tensor> {
         let tensor = if site == Site::Embed { self.drawn(tensor)? } else { tensor };
+        let apart = self.first.is_some_and(|way| is_apart(way, site));
+        let spans = if apart { self.fed.spans(site, part, tensor.dims()) } else { Vec::new() };
         with_values(&tensor, |values| {
-            let (min, max) = range(values);
-            let seen = self.calibration.ranges.entry(site).or_insert((min, max));
-            *seen = (lesser(seen.0, min), greater(seen.1, max));
-            if self.plan.clipping.contains_key(&site) {
-                self.calibration.histograms.entry(site).or_default().add(values);
+            for span in &spans {
+                widen(&mut self.calibration.first, site, &values[span.values.clone()]);
             }
-            if self.means_of.contains(&site) {
-                let rows = tensor.dims()[0];
-                self.calibration.means.entry(site).or_default().add(values, values.len() / rows.max(1));
+            for values in others(values, &spans) {
+                widen(&mut self.calibration.ranges, site, values);
+                if self.plan.clipping.contains_key(&site) {
+                    self.calibration.histograms.entry(site).or_default().add(values);
+                }
+                if self.means_of.contains(&site) {
+                    let rows = tensor.dims()[0];
+                    let width = tensor.elem_count() / rows.max(1);
+                    self.calibration.means.entry(site).or_default().add(values, width);
+                }
             }
             Ok(())
         })?;
         Ok(tensor)
     }
+}
+
+fn widen(ranges: &mut BTreeMap<Site, (f32, f32)>, site: Site, values: &[f32]) {
+    let (min, max) = range(values);
+    let seen = ranges.entry(site).or_insert((min, max));
+    *seen = (lesser(seen.0, min), greater(seen.1, max));
 }
 
 impl Seen<'_> {

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_references::{Checkpoint, CheckpointError, Decoder, TOGETHER, WeightTransform, Wiring, run_scopes};
-use fidelity_trace::{Arm, ArmKind, Capture, Deviation, Emulation, Intervention, Request, Site, Subject, SubjectError};
+use fidelity_references::{Checkpoint, CheckpointError, Decoder, Instrument, TOGETHER, Wiring, run_scopes};
+use fidelity_trace::{
+    Arm, ArmKind, Capture, Deviation, Emulation, FirstPosition, Intervention, Request, Site, Subject, SubjectError,
+};
 use serde_json::{Map, Value};
 
 use crate::{
-    Calibration, CalibrationSet, Grid, Plan, Recipe,
+    Calibrated, CalibrationSet, Plan, Recipe,
     basis::Basis,
-    calibration::{calibrate, calibrate_prepared},
+    calibrated::seen_by,
     preparation::{EqualisingFactors, Preparation},
-    quantiser::{Quantiser, SiteGrid},
+    quantiser::{First, Quantiser, SiteGrid},
 };
 
 /// A checkpoint under a recipe, with faults.
@@ -20,15 +22,16 @@ pub struct Emulator {
     applied: Option<Applied>,
     grids: BTreeMap<Site, SiteGrid>,
     basis: Basis,
+    first: Option<First>,
     wiring: Wiring,
 }
 
 /// What a trace says of the recipe.
 #[derive(Clone)]
-struct Applied {
-    name: String,
-    precision: String,
-    emulation: Emulation,
+pub(crate) struct Applied {
+    pub(crate) name: String,
+    pub(crate) precision: String,
+    pub(crate) emulation: Emulation,
 }
 
 /// Why an emulator cannot be made.
@@ -53,60 +56,39 @@ pub enum EmulatorError {
         /// Its range.
         found: String,
     },
+    /// A plan in another basis, or that needs other numbers.
+    #[error("the recipe rotates, equalises, clips or corrects other layers than the calibrated one: a fault of ours")]
+    OtherCalibration,
+    /// In an encoder every position sees every other.
+    #[error("position 0 cannot be set apart in an encoder, where every position sees every other")]
+    NoFirstPosition,
 }
 
 impl Emulator {
     /// Quantises a checkpoint as `recipe`, planned for it, says; `float32` is the checkpoint's own decoder, and `set` is what
-    /// activation ranges come from. Weights are quantised once.
+    /// activation ranges come from. Weights are quantised once. `first` sets position 0 apart.
     ///
     /// # Errors
     /// The weights cannot be used, or a range is not finite.
     pub fn quantised(
         checkpoint: &Checkpoint,
         recipe: &Recipe,
-        mut plan: Plan,
+        plan: &Plan,
         float32: &Decoder,
         set: &CalibrationSet,
+        first: Option<FirstPosition>,
     ) -> Result<Self, EmulatorError> {
-        if let Some(asked) = plan.calibration_prompts.filter(|asked| *asked > set.prompts.len()) {
-            plan.not_emulated.push(format!("calibset_size={asked} (the set has {} prompts)", set.prompts.len()));
-        }
-        let set = set.clone().first(plan.calibration_prompts);
-        let a = checkpoint.architecture();
-        let factors = match plan.equalised.is_empty() {
-            true => BTreeMap::new(),
-            false => {
-                let factors = EqualisingFactors::new(&plan, a);
-                seen_by(checkpoint, &factors)?;
-                factors.into_factors()
-            }
-        };
-        let exact = plan.rotated || !factors.is_empty();
-        let calibration = if exact {
-            // What the grids are for is the network as it will compute, before it is quantised.
-            let preparation = Preparation::new(&plan, a, factors.clone(), None);
-            let prepared = checkpoint.transformed_decoder(&preparation)?;
-            calibrate_prepared(&prepared, &set, &plan, &preparation.into_basis())
-        } else {
-            calibrate(float32, &set, &plan)
-        };
-        let calibration = calibration.map_err(EmulatorError::Calibration)?;
-        let grids = grids(&plan, &calibration)?;
-        let preparation = Preparation::new(&plan, a, factors, Some(&calibration));
-        let decoder = checkpoint.transformed_decoder(&preparation)?;
-        let basis = preparation.into_basis();
-        let applied = Applied {
-            name: recipe.name.clone(),
-            precision: plan.precisions.join(", "),
-            emulation: Emulation::Quantisation {
-                recipe: recipe.name.clone(),
-                recipe_sha256: recipe.sha256.clone(),
-                calibration: set.describe(),
-                ranges_sha256: calibration.sha256(),
-                not_emulated: plan.not_emulated,
-            },
-        };
-        Ok(Self { decoder, applied: Some(applied), grids, basis, wiring: Wiring::default() })
+        Calibrated::new(checkpoint, plan, float32, set, first)?.emulator(recipe, plan)
+    }
+
+    pub(crate) fn of_parts(
+        decoder: Decoder,
+        applied: Option<Applied>,
+        grids: BTreeMap<Site, SiteGrid>,
+        basis: Basis,
+        first: Option<First>,
+    ) -> Self {
+        Self { decoder, applied, grids, basis, first, wiring: Wiring::default() }
     }
 
     /// The checkpoint after what a plan does to it that is exact in float, and nothing else: to hold it equal to the checkpoint.
@@ -120,7 +102,18 @@ impl Emulator {
         let preparation = Preparation::new(plan, a, factors.into_factors(), None);
         let decoder = checkpoint.transformed_decoder(&preparation)?;
         let basis = preparation.into_basis();
-        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, wiring: Wiring::default() })
+        Ok(Self::of_parts(decoder, None, BTreeMap::new(), basis, None))
+    }
+
+    /// The same with position 0 computed outside of it, as [`FirstPosition::Prefix`] says: to hold that equal too.
+    ///
+    /// # Errors
+    /// The weights cannot be used.
+    pub fn prepared_with_prefix(checkpoint: &Checkpoint, plan: &Plan) -> Result<Self, EmulatorError> {
+        let prepared = Self::prepared(checkpoint, plan)?;
+        let float = Some(prepared.decoder.clone());
+        let first = First { way: FirstPosition::Prefix, grids: BTreeMap::new(), float };
+        Ok(Self { first: Some(first), ..prepared })
     }
 
     /// The checkpoint in float32, for faults alone.
@@ -130,7 +123,7 @@ impl Emulator {
     pub fn float32(checkpoint: &Checkpoint) -> Result<Self, EmulatorError> {
         let decoder = checkpoint.decoder(&|_, tensor| Ok(tensor))?;
         let basis = Basis::default();
-        Ok(Self { decoder, applied: None, grids: BTreeMap::new(), basis, wiring: Wiring::default() })
+        Ok(Self::of_parts(decoder, None, BTreeMap::new(), basis, None))
     }
 
     /// The same with faults injected.
@@ -154,6 +147,7 @@ impl Emulator {
             applied: self.applied.clone(),
             grids: self.grids.clone(),
             basis: self.basis.clone(),
+            first: self.first.clone(),
         })
     }
 
@@ -161,7 +155,23 @@ impl Emulator {
     #[must_use]
     pub fn deviations(&self) -> Vec<Deviation> {
         let quantisation = self.applied.as_ref().map(|applied| Deviation::from(&applied.emulation));
-        quantisation.into_iter().chain(self.wiring.interventions().iter().map(Deviation::from)).collect()
+        let first = self.first.as_ref().map(|first| Deviation::from(&Emulation::FirstPosition(first.way)));
+        quantisation.into_iter().chain(first).chain(self.wiring.interventions().iter().map(Deviation::from)).collect()
+    }
+
+    /// The decoder with its quantised weights.
+    #[must_use]
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// What quantises its activations, to be looked at site by site.
+    pub fn instrument(&self) -> impl Instrument {
+        self.quantiser()
+    }
+
+    fn quantiser(&self) -> Quantiser<'_> {
+        Quantiser::new(&self.grids, &self.basis, self.first.as_ref())
     }
 
     /// The step of its logit grid, one shard; `None` when logits are not quantised.
@@ -169,28 +179,6 @@ impl Emulator {
     pub fn logits_step(&self) -> Option<Vec<f64>> {
         self.grids.get(&Site::Logits).map(|site| vec![f64::from(site.grid.step)])
     }
-}
-
-/// Reads all weights, for what `transform` learns of them.
-fn seen_by(checkpoint: &Checkpoint, transform: &dyn WeightTransform) -> Result<(), EmulatorError> {
-    checkpoint.transformed_decoder(transform).map(drop).map_err(EmulatorError::from)
-}
-
-fn grids(plan: &Plan, calibration: &Calibration) -> Result<BTreeMap<Site, SiteGrid>, EmulatorError> {
-    let grid = |(site, bits): (&Site, &u32)| {
-        let ranges = calibration.range(*site).zip(calibration.clipped_range(*site, plan));
-        match ranges.filter(|((min, max), _)| min.is_finite() && max.is_finite()) {
-            Some((calibrated, (min, max))) => {
-                Ok((*site, SiteGrid { grid: Grid::spanning(min, max, *bits), calibrated }))
-            }
-            None => {
-                let found = calibration.range(*site);
-                let found = found.map_or_else(|| "none".to_owned(), |(min, max)| format!("{min}..{max}"));
-                Err(EmulatorError::Range { site: *site, found })
-            }
-        }
-    };
-    plan.activations.iter().map(grid).collect()
 }
 
 impl Subject for Emulator {
@@ -210,7 +198,7 @@ impl Subject for Emulator {
     fn run(&self, requests: &[Request<'_>], captures: &mut [Capture]) -> Result<(), SubjectError> {
         // Ranges that faults set at first sight are those of these prompts.
         let wiring = self.wiring.clone();
-        let mut quantiser = Quantiser::new(&self.grids, &self.basis);
+        let mut quantiser = self.quantiser();
         run_scopes(&self.decoder, &wiring, &mut quantiser, requests, captures)?;
         quantiser.store(captures, requests.first().map_or(&[], |request| request.scopes));
         Ok(())

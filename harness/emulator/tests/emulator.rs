@@ -30,7 +30,7 @@ fn planned(checkpoint: &Checkpoint, script: &str) -> (Recipe, Plan) {
 
 fn quantised(checkpoint: &Checkpoint, script: &str, set: &CalibrationSet) -> Result<Emulator, EmulatorError> {
     let (recipe, plan) = planned(checkpoint, script);
-    Emulator::quantised(checkpoint, &recipe, plan, &float32(checkpoint), set)
+    Emulator::quantised(checkpoint, &recipe, &plan, &float32(checkpoint), set, None)
 }
 
 fn under(script: &str) -> Emulator {
@@ -284,6 +284,6 @@ fn a_network_that_overflows_in_calibration_is_refused() {
     let (recipe, plan) = planned(&checkpoint, "quantization_param({*}, precision_mode=a16_w8)");
     let poisoned = checkpoint.decoder(&|_, tensor| tensor * f64::INFINITY).expect("loads");
     let error =
-        Emulator::quantised(&checkpoint, &recipe, plan, &poisoned, &set(&checkpoint)).err().expect("not finite");
+        Emulator::quantised(&checkpoint, &recipe, &plan, &poisoned, &set(&checkpoint), None).err().expect("not finite");
     assert!(error.to_string().contains("expected finite values"), "{error}");
 }

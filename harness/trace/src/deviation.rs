@@ -3,6 +3,8 @@
 //! Every deviation applied is stamped into the trace. The enums are split by where they act and matched exhaustively
 //! there, so that an injected fault cannot silently not happen.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -36,6 +38,44 @@ pub enum Emulation {
         /// What the recipe asks for, or a compiled graph does, and is not emulated.
         not_emulated: Vec<String>,
     },
+    /// Position 0, where attention sinks and massive activations are, is treated apart from the others.
+    FirstPosition(FirstPosition),
+}
+
+/// How position 0 is computed where it is not computed as the others are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstPosition {
+    /// Its residual stream, and what is added to it, on 16-bit grids of its own; the other positions' grids are calibrated
+    /// without it.
+    Residual16,
+    /// The same at every site.
+    Every16,
+    /// In float32, outside the quantised graph, which reads its keys and values as a constant prefix and is calibrated without it.
+    Prefix,
+}
+
+impl FirstPosition {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Residual16, Self::Every16, Self::Prefix];
+
+    /// The name used in traces and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Residual16 => "residual16",
+            Self::Every16 => "every16",
+            Self::Prefix => "prefix",
+        }
+    }
+}
+
+impl FromStr for FirstPosition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| format!("expected one of {}", known()))
+    }
 }
 
 impl Deviation {
@@ -68,6 +108,11 @@ impl From<&Emulation> for Deviation {
                     ("ranges_sha256".into(), Value::from(ranges_sha256.as_str())),
                     ("not_emulated".into(), Value::from(not_emulated.clone())),
                 ]),
+            },
+            Emulation::FirstPosition(way) => Self {
+                kind: "emulation".into(),
+                name: "first_position".into(),
+                parameters: Map::from_iter([("way".into(), Value::from(way.name()))]),
             },
         }
     }

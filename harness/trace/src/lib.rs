@@ -22,7 +22,7 @@ mod taps;
 mod write;
 
 pub use capture::{Capture, Rows, ScopeCapture, Tensor};
-pub use deviation::{Deviation, Emulation};
+pub use deviation::{Deviation, Emulation, FirstPosition};
 pub use disk::{hex, write_atomically};
 pub use fault::{Fault, FaultFamily, Places, Values};
 pub use intervention::{FaultError, FaultValue, Intervention, MOST_ORDERED};

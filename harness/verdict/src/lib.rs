@@ -4,6 +4,7 @@
 //! schema. This crate must not know how a number was computed nor how it will be shown.
 
 mod activations;
+mod advice;
 mod attribution;
 mod diagnosis;
 mod estimate;
@@ -17,6 +18,10 @@ mod worst;
 pub use activations::{
     ActivationProfile, AttentionSink, ChannelPeak, MagnitudePercentiles, MassiveActivation, NormInput, PROFILE_FORMAT,
     PROFILE_VERSION, Peak, SiteActivations, Sqnr,
+};
+pub use advice::{
+    ADVICE_FORMAT, ADVICE_VERSION, Advice, AdviceConclusion, AdvicePrompts, AdviceProof, AdviceStep, AdviceTarget,
+    Advised, BlockRange, KindEffect, Promotable, Proven, Remedy, SiteSqnr, Trial,
 };
 pub use attribution::{Attribution, ScopeAttribution};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};

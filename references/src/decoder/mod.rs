@@ -10,6 +10,7 @@ mod load;
 mod names;
 mod operations;
 mod rope;
+mod share;
 mod weight;
 mod wiring;
 
@@ -49,6 +50,9 @@ pub trait Instrument {
 
     /// Called before a forward pass: the scope its rows are captured in, `None` where they are in no capture.
     fn begin(&mut self, _scope: Option<Scope>) {}
+
+    /// Called at the start of a forward pass: the chunks whose rows its tensors hold, one after another.
+    fn feeding(&mut self, _chunks: &[Chunk<'_>]) {}
 
     /// What taps see in the place of a tensor that [`Instrument::at`] returned: where weights were transformed, the tensor in the
     /// checkpoint's own basis.
@@ -122,7 +126,8 @@ impl Feed<'_> {
     }
 }
 
-/// A checkpoint ready to compute.
+/// A checkpoint ready to compute. A clone shares its weights.
+#[derive(Clone)]
 pub struct Decoder {
     weights: Arc<Weights>,
     dtype: DType,
@@ -276,6 +281,7 @@ impl Decoder {
     /// Everything up to the final norm, `[row, hidden]`, and what an encoder pools it into.
     fn last_hidden(&self, feeds: &mut [Feed<'_>], wiring: &Wiring, instrument: &mut dyn Instrument) -> Result<Tensor> {
         self.check_feeds(feeds)?;
+        instrument.feeding(&feeds.iter().map(|feed| feed.chunk).collect::<Vec<_>>());
         let every = |of: fn(&Feed<'_>) -> Vec<u32>| feeds.iter().flat_map(of).collect::<Vec<u32>>();
         let weights = &*self.weights;
         let mut residual = weights.embed(&every(|feed| feed.chunk.token_ids.to_vec()))?.to_dtype(self.dtype)?;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 use candle_core::{DType, Result, Tensor};
 use fidelity_trace::{BlockSite, Fault, FaultValue, Intervention, Scope, Site};
 
-use super::{Instrument, Part};
+use super::{Chunk, Instrument, Part};
 use crate::{Rope, RopeScaling};
 
 /// The base that implementations fall back to.
@@ -439,6 +439,10 @@ impl Instrument for Faulty<'_> {
 
     fn begin(&mut self, scope: Option<Scope>) {
         self.then.begin(scope);
+    }
+
+    fn feeding(&mut self, chunks: &[Chunk<'_>]) {
+        self.then.feeding(chunks);
     }
 
     fn tapped(&self, site: Site, tensor: &Tensor) -> Result<Tensor> {

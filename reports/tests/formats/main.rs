@@ -1,5 +1,6 @@
 //! Data in, text out: every format on a few synthetic verdicts.
 
+mod advice;
 mod arms;
 mod csv;
 mod document;

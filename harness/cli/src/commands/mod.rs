@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod advise;
 pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod check;

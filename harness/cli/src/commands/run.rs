@@ -171,6 +171,6 @@ pub(crate) fn refuse_total_failure(trace: &Trace) -> Result<(), CliError> {
     Err(CliError::EveryPromptFailed(error))
 }
 
-fn discard(folder: &Path) -> Result<(), CliError> {
+pub(crate) fn discard(folder: &Path) -> Result<(), CliError> {
     fs::remove_dir_all(folder).map_err(|source| CliError::Io { action: "delete", path: folder.to_owned(), source })
 }

@@ -18,7 +18,10 @@ const EDGES: [(&str, &[&str]); 13] = [
     ("fidelity-references", &["fidelity-trace"]),
     ("fidelity-emulator", &["fidelity-references", "fidelity-trace"]),
     ("fidelity-compare", &["fidelity-trace", "fidelity-verdict"]),
-    ("fidelity-diagnose", &["fidelity-emulator", "fidelity-references", "fidelity-trace", "fidelity-verdict"]),
+    (
+        "fidelity-diagnose",
+        &["fidelity-compare", "fidelity-emulator", "fidelity-references", "fidelity-trace", "fidelity-verdict"],
+    ),
     ("fidelity-reports", &["fidelity-trace", "fidelity-verdict"]),
     (
         "fidelity",

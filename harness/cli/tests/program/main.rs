@@ -1,5 +1,6 @@
 //! The program as a person uses it.
 
+mod advise;
 mod architecture;
 mod arms;
 mod audit;

@@ -33,6 +33,31 @@ fn what_a_recipe_asks_for_and_is_not_emulated_is_in_the_verdict() {
     assert!(!notes(&judged(&["--recipe", "none"])).iter().any(|note| note.starts_with("not emulated")));
 }
 
+/// Random values in the place of embeddings never reach where text goes: its values clip, as if the device were broken.
+#[test]
+fn calibrating_on_the_wrong_distribution_costs_a_large_factor_and_is_named() {
+    let of = |calibration: &str| judged(&["--recipe", "a16w8", "--calibration", calibration]);
+    let error = |verdict: &Value, site: &str| {
+        let median = verdict["scopes"]["base"]["sites"][site]["relative_l2"]["p50"].as_f64();
+        median.expect("a number")
+    };
+    let right = of("prompts");
+    assert_eq!(right["verdict"], "faithful");
+    for distribution in ["uniform", "normal"] {
+        let wrong = of(distribution);
+        assert_eq!(wrong["verdict"], "degraded", "{distribution}");
+        for site in ["blocks.3.resid_post", "logits"] {
+            let factor = error(&wrong, site) / error(&right, site);
+            assert!(factor > 8.0, "{distribution}: {factor} at {site}");
+        }
+        // Looked at alone it is a bad site; the note says why.
+        assert!(wrong["scopes"]["base"]["first_bad_site"].is_string(), "{distribution}");
+        let named = |note: &&str| note.starts_with("calibration_range: in base, values of ");
+        assert!(notes(&wrong).iter().any(named), "{distribution}: {:?}", notes(&wrong));
+    }
+    assert!(!notes(&right).iter().any(|note| note.contains("calibration_range")));
+}
+
 #[test]
 fn calibrating_on_another_distribution_is_named_and_on_the_right_one_is_not() {
     let named = |calibration: &str| {

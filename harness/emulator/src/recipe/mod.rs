@@ -7,6 +7,7 @@ mod layers;
 mod names;
 mod plan;
 mod precision;
+mod promote;
 mod script;
 mod select;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use error::{Fault, RecipeError};
 pub use names::{LayerNames, LayerNamesError};
 pub use plan::{Plan, WeightGrid};
 pub use precision::Precision;
+pub use promote::Promotions;
 
 /// A script larger than this is refused.
 const MOST_BYTES: usize = 1 << 20;
@@ -55,6 +57,12 @@ impl Recipe {
         let settings = read().map_err(|problem| problem.in_file(file, text))?;
         let sha256 = hex(&Sha256::digest(text.as_bytes()));
         Ok(Self { name: name.to_owned(), sha256, file: file.to_owned(), text: text.to_owned(), settings })
+    }
+
+    /// The script.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// What the recipe says of each layer of a network; `names` maps a compiler's own layer names.

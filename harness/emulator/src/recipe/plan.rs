@@ -61,6 +61,8 @@ pub struct Plan {
     pub precisions: Vec<String>,
     /// What the recipe asks for and is not emulated.
     pub not_emulated: Vec<String>,
+    /// What each layer reads, holds and writes, in data-flow order.
+    pub(crate) layers: Vec<(Layer, Precision)>,
 }
 
 /// What is decided of one layer.
@@ -89,6 +91,7 @@ pub(crate) fn plan(settings: &[Setting], a: &Architecture, names: &LayerNames) -
         calibration_prompts: None,
         precisions: Vec::new(),
         not_emulated: Vec::new(),
+        layers: layers.iter().cloned().zip(decided.iter().map(|decided| decided.precision)).collect(),
     };
     plan.of_the_whole(settings);
     for (layer, decided) in layers.iter().zip(&decided) {
