@@ -14,6 +14,7 @@ mod json;
 mod judged;
 mod layers;
 mod numbers;
+mod self_test;
 mod terminal;
 mod text;
 
@@ -36,6 +37,7 @@ pub use crate::{
     html::{activations_html, advice_html, arms_html, html},
     json::json,
     numbers::magnitude,
+    self_test::{self_test_markdown, self_test_text},
     terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
     text::{printable, wrapped},
 };

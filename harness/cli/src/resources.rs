@@ -25,6 +25,31 @@ const RECIPES: [(&str, &str); 6] = [
     ("a8w4", include_str!("../../../recipes/a8w4.alls")),
 ];
 
+/// Tiny checkpoints with random weights that the self-test of the diagnosis is run on, beside the demo: what the demo does not
+/// have is in one of them. Name, config.json, model.safetensors.
+pub(crate) const TINY: [(&str, &[u8], &[u8]); 4] = [
+    (
+        "qwen2-window",
+        include_bytes!("../../../references/tests/goldens/qwen2-window/config.json"),
+        include_bytes!("../../../references/tests/goldens/qwen2-window/model.safetensors"),
+    ),
+    (
+        "qwen3",
+        include_bytes!("../../../references/tests/goldens/qwen3/config.json"),
+        include_bytes!("../../../references/tests/goldens/qwen3/model.safetensors"),
+    ),
+    (
+        "gpt2",
+        include_bytes!("../../../references/tests/goldens/gpt2/config.json"),
+        include_bytes!("../../../references/tests/goldens/gpt2/model.safetensors"),
+    ),
+    (
+        "llama-rope-yarn",
+        include_bytes!("../../../references/tests/goldens/llama-rope-yarn/config.json"),
+        include_bytes!("../../../references/tests/goldens/llama-rope-yarn/model.safetensors"),
+    ),
+];
+
 /// A text and where it came from.
 pub(crate) struct Resource {
     /// Name without folder and extension.

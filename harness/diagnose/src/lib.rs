@@ -8,8 +8,10 @@ mod advise;
 mod bank;
 mod profile;
 mod search;
+mod selftest;
 
 pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclusive_advice, proven, split};
 pub use bank::{Entry, entry};
 pub use profile::profile;
 pub use search::{DiagnoseError, Question, diagnose};
+pub use selftest::{Bench, drawn_prompts, selftest};

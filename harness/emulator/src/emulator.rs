@@ -12,6 +12,7 @@ use crate::{
     Calibrated, CalibrationSet, Plan, Recipe,
     basis::Basis,
     calibrated::seen_by,
+    jitter::Jittered,
     preparation::{EqualisingFactors, Preparation},
     quantiser::{First, Quantiser, SiteGrid},
 };
@@ -24,6 +25,8 @@ pub struct Emulator {
     basis: Basis,
     first: Option<First>,
     wiring: Wiring,
+    /// The seed by which values are moved before they are rounded.
+    jitter: Option<u64>,
 }
 
 /// What a trace says of the recipe.
@@ -88,7 +91,7 @@ impl Emulator {
         basis: Basis,
         first: Option<First>,
     ) -> Self {
-        Self { decoder, applied, grids, basis, first, wiring: Wiring::default() }
+        Self { decoder, applied, grids, basis, first, wiring: Wiring::default(), jitter: None }
     }
 
     /// The checkpoint after what a plan does to it that is exact in float, and nothing else: to hold it equal to the checkpoint.
@@ -148,7 +151,16 @@ impl Emulator {
             grids: self.grids.clone(),
             basis: self.basis.clone(),
             first: self.first.clone(),
+            jitter: self.jitter,
         })
+    }
+
+    /// The same quantiser with another rounding and a small gain in every channel, both drawn from a seed: for tests of what is
+    /// said of an arm that is not the emulator itself. No trace of it says so; it is not for `record`.
+    #[must_use]
+    pub fn jittered(mut self, seed: u64) -> Self {
+        self.jitter = Some(seed);
+        self
     }
 
     /// Everything that deviates from the plain computation, for the trace.
@@ -199,7 +211,13 @@ impl Subject for Emulator {
         // Ranges that faults set at first sight are those of these prompts.
         let wiring = self.wiring.clone();
         let mut quantiser = self.quantiser();
-        run_scopes(&self.decoder, &wiring, &mut quantiser, requests, captures)?;
+        match self.jitter {
+            None => run_scopes(&self.decoder, &wiring, &mut quantiser, requests, captures)?,
+            Some(seed) => {
+                let mut jittered = Jittered { then: &mut quantiser, grids: &self.grids, seed, calls: 0 };
+                run_scopes(&self.decoder, &wiring, &mut jittered, requests, captures)?;
+            }
+        }
         quantiser.store(captures, requests.first().map_or(&[], |request| request.scopes));
         Ok(())
     }

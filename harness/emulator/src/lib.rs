@@ -10,6 +10,7 @@ mod emulator;
 mod first_position;
 mod grid;
 mod histogram;
+mod jitter;
 mod preparation;
 mod quantiser;
 mod recipe;

@@ -92,6 +92,17 @@ pub struct BadSite {
 }
 
 impl Diagnosis {
+    /// The fault that is named, as `--fault` takes it; empty where none is.
+    #[must_use]
+    pub fn as_fault(&self) -> String {
+        if !self.names_a_fault() {
+            return String::new();
+        }
+        let block = self.block.map_or_else(String::new, |block| format!("@{block}"));
+        let value = self.parameter.as_ref().map_or_else(String::new, |value| format!("={value}"));
+        format!("{}{block}{value}", self.name)
+    }
+
     /// Whether a fault is named.
     #[must_use]
     pub fn names_a_fault(&self) -> bool {

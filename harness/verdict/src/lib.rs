@@ -11,6 +11,7 @@ mod estimate;
 mod exit_code;
 mod outcome;
 mod results;
+mod self_test;
 mod thresholds;
 mod verdict;
 mod worst;
@@ -31,6 +32,7 @@ pub use outcome::{Agreement, Outcome};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
 };
+pub use self_test::{Bars, CaseOutcome, DETECTABLE, Rates, SelfTest, SelfTestCase, bars};
 pub use thresholds::{DEFAULT_THRESHOLDS, Thresholds, ThresholdsError};
 pub use verdict::{ArmIdentity, Arms, Bootstrap, FORMAT, PromptResult, VERSION, Verdict, VerdictError};
 pub use worst::worst;

@@ -23,6 +23,8 @@ const SIGNIFICANT: f64 = 3.0;
 const SAME: f64 = 0.1;
 /// NMSE of two predictions below which a fault leaves a row alone.
 const UNCHANGED: f64 = 1e-9;
+/// Steps that are so many times farther off than prompts are wrong by themselves.
+const STEPS_APART: f64 = 20.0;
 /// So many rows tell how far an arm is off anyway.
 const ENOUGH_ROWS: usize = 6;
 /// Rows that a fault changes may be so many times farther off, and are never expected to be nearer than this.
@@ -65,7 +67,7 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
         diagnosis.next = explain::to_confirm(&named);
         return Ok(diagnosis);
     }
-    if clean.residual() <= believed(QUANTISATION) && !better {
+    if clean.residual() <= believed(QUANTISATION) && !better && !clean.is_patchy() && !steps_apart(clean) {
         return Ok(nothing_wrong(search, found, diagnosis));
     }
     diagnosis.sentence = explain::why_unexplained(found, best, next, better, believed(RESIDUAL));
@@ -169,6 +171,14 @@ fn name(diagnosis: &mut Diagnosis, named: &Intervention) {
 /// A float16 overflow needs values that float16 does not hold, and a masked row is named only where none are there.
 fn believable(found: &Found<'_>, fault: &Intervention) -> bool {
     fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16
+}
+
+/// Steps are so much farther off than prompts as no quantisation makes them.
+fn steps_apart(clean: &Score) -> bool {
+    let scopes = clean.by_scope();
+    let prompts = scopes.get(&Scope::Prefill).or_else(|| scopes.get(&Scope::Base));
+    let steps = scopes.get(&Scope::Tbt);
+    prompts.zip(steps).is_some_and(|(prompts, steps)| *steps > STEPS_APART * *prompts && *steps > FLOOR)
 }
 
 /// Whether it is what a quantisation recipe does, and no fault by itself.

@@ -87,6 +87,9 @@ pub(super) fn why_unexplained(
     }
     let fault = best.fault;
     match next {
+        _ if !better && found.clean.score.is_patchy() => {
+            "some rows are exact and others are not, so it is no rounding; no fault of the bank explains it".to_owned()
+        }
         _ if !better => "no fault of the bank explains it better than nothing wrong does".to_owned(),
         _ if best.score.residual() > believed => format!(
             "`{fault}` comes closest, but leaves {}, more than quantisation: it is another fault, or one of several",

@@ -1,6 +1,6 @@
 //! Before any tensor: were the right ids fed?
 
-use super::{ArmPrompt, DiagnoseError, Question};
+use super::{ArmPrompt, DiagnoseError, Known};
 
 /// How the ids that an arm was fed differ from those of its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +30,16 @@ impl Difference {
 
 /// What is wrong with the ids of most prompts that have a text, if the checkpoint has a tokenizer; without one, whether they
 /// begin with two BOS.
-pub(super) fn difference(question: &Question<'_>, prompts: &[ArmPrompt]) -> Result<Option<Difference>, DiagnoseError> {
+pub(super) fn difference(question: &Known<'_>, prompts: &[ArmPrompt]) -> Result<Option<Difference>, DiagnoseError> {
     let bos = question.checkpoint.architecture().bos;
     let mut found = Vec::new();
     for prompt in prompts {
-        let record = &question.device.manifest().prompts[prompt.index];
         let fed = &prompt.token_ids;
         let doubled = bos.is_some_and(|bos| fed.starts_with(&[bos, bos]));
-        let of_text = record.text.as_ref().filter(|_| question.checkpoint.tokenizer().is_some());
+        let of_text = prompt.text.as_ref().filter(|_| question.checkpoint.tokenizer().is_some());
         let of_text = of_text.map(|text| question.checkpoint.encode(text, question.bos)).transpose();
         let of_text = of_text.map_err(|error| DiagnoseError::Compute(error.to_string()))?;
-        found.push(match question.right_ids.get(&record.id).cloned().or(of_text) {
+        found.push(match question.right_ids.get(&prompt.id).cloned().or(of_text) {
             None => doubled.then_some(Difference::BosDoubled),
             Some(ids) if ids == *fed => None,
             Some(ids) if bos.is_some() && ids.first() == bos.as_ref() && ids[1..] == fed[..] => {

@@ -20,8 +20,10 @@ use fidelity_trace::{BosConvention, Fault, Intervention, Network, Places, Scope,
 use fidelity_verdict::{BadSite, Diagnosis};
 
 use candidates::{Concerns, Facts, Magnitudes};
-use predict::{ArmPrompt, Predictor, Selection};
-use score::{Rows, Score};
+pub(crate) use predict::{ArmPrompt, rows_of};
+use predict::{Predictor, Selection};
+use score::Score;
+pub(crate) use score::{Rows, apart};
 
 /// Shares of the cost, in passes over all rows: faults in every block, in single blocks.
 const PASSES_EVERYWHERE: f64 = 4.0;
@@ -64,6 +66,16 @@ pub struct Question<'a> {
     pub first_bad_site: Option<BadSite>,
 }
 
+/// The same without the arm.
+pub(crate) struct Known<'a> {
+    pub(crate) float32: &'a Emulator,
+    pub(crate) emulated: Option<(&'a Emulator, &'a str)>,
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) right_ids: &'a BTreeMap<String, Vec<u32>>,
+    pub(crate) bos: BosConvention,
+    pub(crate) first_bad_site: Option<BadSite>,
+}
+
 /// Why nothing can be said of a cause.
 #[derive(Debug, thiserror::Error)]
 pub enum DiagnoseError {
@@ -98,14 +110,26 @@ pub fn diagnose(question: &Question<'_>, on_progress: &dyn Fn(&str)) -> Result<D
         return Err(DiagnoseError::Encoder);
     }
     let prompts = predict::read(question.device, question.scopes, a.vocabulary)?;
+    let Question { float32, emulated, checkpoint, right_ids, bos, first_bad_site, .. } = *question;
+    let known = Known { float32, emulated, checkpoint, right_ids, bos, first_bad_site };
+    explain_rows(&known, &prompts, on_progress)
+}
+
+/// The same for rows that are in memory.
+pub(crate) fn explain_rows(
+    question: &Known<'_>,
+    prompts: &[ArmPrompt],
+    on_progress: &dyn Fn(&str),
+) -> Result<Diagnosis, DiagnoseError> {
+    let a = question.checkpoint.architecture();
     if prompts.iter().all(|prompt| prompt.logits.values().all(BTreeMap::is_empty)) {
         return Err(DiagnoseError::NoLogits);
     }
     let steps_always = a.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }));
-    let predictor = |emulator| Predictor { emulator, prompts: &prompts, steps_always, rows: Cell::new(0) };
+    let predictor = |emulator| Predictor { emulator, prompts, steps_always, rows: Cell::new(0) };
     let search = Search {
         question,
-        prompts: &prompts,
+        prompts,
         all: Selection {
             parts: (0..prompts.len()).map(|at| (at, prompts[at].token_ids.len(), prompts[at].steps.len())).collect(),
         },
@@ -116,7 +140,7 @@ pub fn diagnose(question: &Question<'_>, on_progress: &dyn Fn(&str)) -> Result<D
 }
 
 struct Search<'a> {
-    question: &'a Question<'a>,
+    question: &'a Known<'a>,
     prompts: &'a [ArmPrompt],
     /// All rows.
     all: Selection,
@@ -186,7 +210,7 @@ impl<'a> Search<'a> {
             return Ok(Clean { predictor: &self.float32, recipe: None, score: score(&reference), recipe_costs: None });
         };
         let predicted = emulated.predict(&[], &self.all)?;
-        let recipe_costs = Some(score::apart(&reference, &predicted));
+        let recipe_costs = Some(apart(&reference, &predicted));
         Ok(Clean { predictor: emulated, recipe: Some(recipe), score: score(&predicted), recipe_costs })
     }
 

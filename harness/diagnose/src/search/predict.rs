@@ -15,7 +15,8 @@ use super::{
 
 /// One prompt of the arm.
 pub(crate) struct ArmPrompt {
-    pub(crate) index: usize,
+    pub(crate) id: String,
+    pub(crate) text: Option<String>,
     pub(crate) token_ids: Vec<u32>,
     /// What was fed after it, one token a step.
     pub(crate) steps: Vec<u32>,
@@ -67,7 +68,13 @@ pub(crate) fn read(device: &Trace, scopes: &[Scope], vocabulary: usize) -> Resul
             let rows = captured.positions.iter().enumerate().filter(|(row, position)| asked(*row, **position));
             logits.insert(scope, rows.map(|(row, position)| (*position, values.row(row).to_vec())).collect());
         }
-        prompts.push(ArmPrompt { index, token_ids: record.token_ids.clone(), steps, logits });
+        prompts.push(ArmPrompt {
+            id: record.id.clone(),
+            text: record.text.clone(),
+            token_ids: record.token_ids.clone(),
+            steps,
+            logits,
+        });
     }
     Ok(prompts)
 }
@@ -224,6 +231,12 @@ impl Predictor<'_> {
         emulator.run(&requests.collect::<Vec<_>>(), &mut captures)?;
         Ok(captures)
     }
+}
+
+/// Logits of a capture by scope and position.
+pub(crate) fn rows_of(capture: Capture, tokens: usize) -> Rows {
+    let logits = |(scope, mut sites): (Scope, Sites)| (scope, sites.remove(&Site::Logits).unwrap_or_default());
+    by_scope(capture, tokens).into_iter().filter(|(scope, _)| *scope != Scope::Base).map(logits).collect()
 }
 
 /// Rows of a site by position.

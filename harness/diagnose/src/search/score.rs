@@ -7,6 +7,10 @@ use fidelity_trace::Scope;
 /// What a row can count at most: a prediction that is far off is no worse than one that is farther.
 const MOST: f64 = 4.0;
 
+/// NMSE below which a row is what it should be down to float32, and above which rows on the whole are not.
+const EXACT: f64 = 1e-9;
+const NOT_EXACT: f64 = 1e-6;
+
 /// Logits by scope and position.
 pub(crate) type Rows = BTreeMap<Scope, BTreeMap<u32, Vec<f32>>>;
 
@@ -19,6 +23,8 @@ pub(crate) struct Score {
     pearson: (f64, usize),
     /// Sum of NMSE and rows by scope.
     by_scope: BTreeMap<Scope, (f64, usize)>,
+    /// Rows that are as they should be down to float32.
+    exact: usize,
 }
 
 impl Score {
@@ -30,6 +36,7 @@ impl Score {
                 let Some((nmse, pearson)) = closeness(row, other) else { continue };
                 sum += nmse;
                 count += 1;
+                self.exact += usize::from(nmse < EXACT);
                 let of_scope = self.by_scope.entry(*scope).or_default();
                 *of_scope = (of_scope.0 + nmse, of_scope.1 + 1);
                 self.pearson = (self.pearson.0 + pearson, self.pearson.1 + 1);
@@ -44,6 +51,12 @@ impl Score {
     pub(crate) fn residual(&self) -> f64 {
         let count = self.residuals.len();
         if count == 0 { MOST } else { self.residuals.values().sum::<f64>() / count as f64 }
+    }
+
+    /// Whether some rows are exact and others are not: no rounding leaves rows alone.
+    pub(crate) fn is_patchy(&self) -> bool {
+        let rows = self.pearson.1;
+        20 * self.exact >= rows && self.exact < rows && self.residual() > NOT_EXACT
     }
 
     pub(crate) fn pearson(&self) -> f64 {
