@@ -7,6 +7,7 @@ mod activations;
 mod advice;
 mod arms;
 mod csv;
+mod diagnosis;
 mod generated;
 mod html;
 mod identity;
@@ -36,7 +37,9 @@ pub use crate::{
     html::{activations_html, advice_html, arms_html, html},
     json::json,
     numbers::magnitude,
-    terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
+    terminal::{
+        Align, Style, arms_line, arms_terminal, diagnosis_line, duration, labelled, table, terminal, verdict_line,
+    },
     text::{printable, wrapped},
 };
 
