@@ -1,0 +1,88 @@
+//! Why an arm is wrong: what it would compute with each fault, predicted and held against what it computed.
+
+use fidelity_diagnose::{Question, diagnose};
+use fidelity_emulator::Emulator;
+use fidelity_trace::{Scope, Site, Trace};
+use fidelity_verdict::{CLEAN, Diagnosis, ExitCode, Outcome, Verdict};
+
+use crate::{error::CliError, inputs::Inputs, progress::Progress};
+
+/// What an arm is computed or read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its verdict; what is not faithful is diagnosed as well, unless asked not to.
+    Verdict {
+        /// Whether it is.
+        diagnosed: bool,
+    },
+    /// Its diagnosis, whatever the verdict is.
+    Diagnosis,
+}
+
+impl Purpose {
+    /// Whether a diagnosis is to be made. Where it is asked for and cannot be, the verdict says so.
+    pub(crate) fn asks(self, verdict: &mut Verdict) -> bool {
+        let failed = verdict.exit_code == ExitCode::Device.code();
+        let asked = match self {
+            Self::Diagnosis => true,
+            Self::Verdict { diagnosed } => diagnosed && !failed && verdict.verdict != Outcome::Faithful,
+        };
+        let possible = verdict.scopes.values().any(|scope| scope.sites.contains_key(&Site::Logits));
+        if asked && !possible {
+            verdict.notes.push("no diagnosis: faults are told apart by logits, and none were compared".to_owned());
+        }
+        asked && possible
+    }
+}
+
+/// What an arm is diagnosed from: what it computed, and what predicts what it would compute. What was injected into it on
+/// purpose is not among it.
+pub(crate) struct Patient<'a> {
+    pub(crate) inputs: &'a Inputs,
+    pub(crate) device: &'a Trace,
+    /// Without faults, under the recipe of this name.
+    pub(crate) emulated: Option<(&'a Emulator, &'a str)>,
+    pub(crate) progress: &'a Progress,
+}
+
+impl Patient<'_> {
+    /// Adds the diagnosis to the verdict. A verdict that was asked for is not lost with a diagnosis that fails.
+    pub(crate) fn diagnose(&self, verdict: &mut Verdict, purpose: Purpose) -> Result<(), CliError> {
+        match self.look() {
+            Ok(mut diagnosis) => {
+                self.blame_recipe(&mut diagnosis, verdict.verdict);
+                verdict.diagnosis = Some(diagnosis);
+            }
+            Err(error) if purpose != Purpose::Diagnosis => verdict.notes.push(format!("no diagnosis: {error}")),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn look(&self) -> Result<Diagnosis, CliError> {
+        self.progress.say("looking for the fault");
+        let checkpoint = &self.inputs.checkpoint;
+        let float32 = Emulator::float32(checkpoint)?;
+        let with_rows: Vec<Scope> =
+            self.inputs.scopes.iter().copied().filter(|scope| *scope != Scope::TbtFree).collect();
+        let question = Question {
+            float32: &float32,
+            emulated: self.emulated,
+            checkpoint,
+            device: self.device,
+            scopes: &with_rows,
+        };
+        Ok(diagnose(&question, &|line| self.progress.say(line))?)
+    }
+
+    /// An emulator without any fault that predicts what is not faithful leaves nothing to find: it is the recipe's.
+    fn blame_recipe(&self, diagnosis: &mut Diagnosis, verdict: Outcome) {
+        let wrong = matches!(verdict, Outcome::Degraded | Outcome::Broken);
+        let by_emulator = diagnosis.predicted_by != "reference";
+        if let (Some((_, recipe)), true) = (self.emulated, wrong && by_emulator && diagnosis.name == CLEAN) {
+            diagnosis.sentence = format!(
+                "the recipe {recipe} alone predicts this: an emulator of it without any fault computes what the arm does"
+            );
+        }
+    }
+}
