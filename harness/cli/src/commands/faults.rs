@@ -36,13 +36,17 @@ fn values(values: Values) -> String {
         Values::Number { meaning, least, most, whole } => {
             let but = if whole && least < 0.0 { ", not 0" } else { "" };
             let kind = if whole { "whole, " } else { "" };
-            format!("{meaning}: {kind}{least:?} to {most:?}{but}").replace(".0 ", " ").replace(".0,", ",")
+            format!("{meaning}, {kind}{} to {}{but}", bound(least), bound(most))
         }
         Values::Words(words) => words.join(", "),
         Values::Clip => "SITE:LIMIT, such as v:1.5".to_owned(),
         Values::Shards => "SHARD/SHARDS or A-B/SHARDS, such as 1/4 or 0-1/2".to_owned(),
         Values::Padding => "PADDING/SHARDS, such as 8/2".to_owned(),
     }
+}
+
+fn bound(value: f64) -> String {
+    if value >= 1e6 { format!("{value:e}") } else { value.to_string() }
 }
 
 pub(crate) fn json() -> Value {
