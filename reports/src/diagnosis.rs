@@ -21,7 +21,7 @@ pub(crate) fn label(diagnosis: &Diagnosis) -> String {
 /// The same in words.
 pub(crate) fn title(verdict: &Verdict, diagnosis: &Diagnosis) -> String {
     match diagnosis.name.as_str() {
-        CLEAN if recipe_alone(verdict, diagnosis) => "no fault, the recipe alone".to_owned(),
+        CLEAN if recipe_alone(verdict, diagnosis) => "no fault but the recipe".to_owned(),
         CLEAN => "no fault".to_owned(),
         UNEXPLAINED => "unexplained".to_owned(),
         name => {
@@ -42,7 +42,7 @@ pub(crate) fn cause(verdict: &Verdict) -> Option<String> {
 
 /// What it comes to in one sentence, and the numbers behind it.
 pub(crate) fn reason(diagnosis: &Diagnosis) -> String {
-    let sentence = printable(&diagnosis.sentence);
+    let sentence = printable(diagnosis.sentence.trim_end_matches('.'));
     let closest = if diagnosis.name == UNEXPLAINED { "the closest prediction has " } else { "" };
     match diagnosis.score {
         Some(score) => format!("{sentence}; {closest}Pearson {}", correlation(score)),
@@ -102,7 +102,7 @@ fn explanation(diagnosis: &Diagnosis, candidate: &Candidate) -> Explanation {
 pub(crate) fn facts(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let all = [
         ("predicted by", Some(predicted_by(diagnosis))),
-        ("ahead by", diagnosis.margin.as_ref().map(|margin| ahead(margin, diagnosis.runner_up.as_ref()))),
+        ("runner-up", diagnosis.runner_up.as_ref().map(|next| behind(next, diagnosis.margin.as_ref()))),
         ("same here", Some(diagnosis.equivalent.join(", ")).filter(|same| !same.is_empty())),
         ("first bad", first_bad(diagnosis)),
     ];
@@ -117,13 +117,15 @@ fn predicted_by(diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn ahead(margin: &Margin, runner_up: Option<&Candidate>) -> String {
-    let error = margin.standard_error.map_or_else(
-        || "no standard error with one prompt".to_owned(),
-        |error| format!("standard error {} over {} prompts", magnitude(error), margin.prompts),
-    );
-    let of = runner_up.map_or_else(String::new, |candidate| format!(" of {}", candidate.fault));
-    format!("residual {}{of} ({error})", magnitude(margin.difference))
+fn behind(runner_up: &Candidate, margin: Option<&Margin>) -> String {
+    let margin = margin.map_or_else(String::new, |margin| {
+        let error = margin.standard_error.map_or_else(
+            || "no standard error with one prompt".to_owned(),
+            |error| format!("standard error {} over {} prompts", magnitude(error), margin.prompts),
+        );
+        format!(", its residual larger by {} ({error})", magnitude(margin.difference))
+    });
+    format!("{}{margin}", runner_up.fault)
 }
 
 fn first_bad(diagnosis: &Diagnosis) -> Option<String> {

@@ -15,7 +15,7 @@ pub(super) fn section(verdict: &Verdict, style: Style) -> Vec<String> {
     let Some(diagnosis) = &verdict.diagnosis else { return Vec::new() };
     let mut lines = conclusion(verdict, diagnosis, style);
     lines.extend(table(diagnosis, style));
-    let mut entry = |name: &str, text: &str| lines.extend(hanging(&format!("{name:<14}"), text, style));
+    let mut entry = |name: &str, text: &str| lines.extend(hanging(&format!("{name:<15}"), text, style));
     facts(diagnosis).iter().for_each(|(name, text)| entry(name, text));
     let scopes = scopes(verdict, diagnosis);
     if !scopes.is_empty() {

@@ -96,7 +96,7 @@ fn text_from_outside_cannot_steer_the_terminal() {
 fn the_last_line_says_it_all() {
     let time = Some(Duration::from_millis(12_340));
     let report = Some(Path::new("runs/demo/report.html"));
-    assert_snapshot!(verdict_line(&broken(), time, report), @"broken: emulator w8a16, fault injected on purpose: gqa_tile in block 2 · base is broken: mean Pearson 0.59 is below 0.9; first bad site blocks.2.resid_mid · 12.3 s · report runs/demo/report.html");
+    assert_snapshot!(verdict_line(&broken(), time, report), @"broken: emulator w8a16, fault injected on purpose: gqa_tile in block 2 · base is broken: mean Pearson 0.59 is below 0.9; first bad site blocks.2.resid_mid · diagnosed gqa_tile@2 · 12.3 s · report runs/demo/report.html");
     assert_snapshot!(verdict_line(&empty(), Some(Duration::from_secs(3725)), None), @"inconclusive: emulator w8a16 · nothing was compared: every prompt failed · 1 h 2 min");
     assert_snapshot!(verdict_line(&not_finite(), None, None), @"broken (expected): emulator w8a16 · base is broken: 2 rows are not finite");
 }
@@ -105,10 +105,10 @@ fn the_last_line_says_it_all() {
 fn the_last_line_of_a_diagnosis_says_it_all() {
     let time = Some(Duration::from_millis(12_340));
     let report = Some(Path::new("runs/demo/report.html"));
-    assert_snapshot!(diagnosis_line(&broken(), time, report), @"");
-    assert_snapshot!(diagnosis_line(&unexplained(), time, None), @"");
-    assert_snapshot!(diagnosis_line(&empty(), None, None), @"");
-    assert_snapshot!(verdict_line(&recipe_alone(), None, None), @"");
+    assert_snapshot!(diagnosis_line(&broken(), time, report), @"diagnosed: gqa_tile@2 · In block 2, query head h reads kv head h mod 4 (tile) instead of h div 2 (repeat); Pearson 0.999930 · 12.3 s · report runs/demo/report.html");
+    assert_snapshot!(diagnosis_line(&unexplained(), time, None), @"diagnosed: unexplained · No fault of the bank computes what the arm does; the closest prediction has Pearson 0.710000 · 12.3 s");
+    assert_snapshot!(diagnosis_line(&empty(), None, None), @"not diagnosed · nothing was compared: every prompt failed");
+    assert_snapshot!(verdict_line(&recipe_alone(), None, None), @"broken: emulator w8a16, fault injected on purpose: gqa_tile in block 2 · base is broken: mean Pearson 0.59 is below 0.9; first bad site blocks.2.resid_mid · diagnosed clean, the recipe alone predicts it");
 }
 
 #[test]

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::output::style;
 
 pub(crate) fn text() -> String {
-    let head = line("fault", "family", "in", "value (--fault NAME[@BLOCK][=VALUE])");
+    let head = line("fault", "family", "in", "value");
     let faults = Fault::ALL.into_iter().map(|fault| {
         let facts = line(fault.name(), &fault.family().to_string(), place(fault.places()), &values(fault.values()));
         facts + &labelled("    ", entry(fault).sentence, style())
     });
-    let end =
-        "\n`run --fault` injects them into an emulator, `diagnose` looks for them in a trace (docs/DIAGNOSE.md).\n";
-    head + &faults.collect::<String>() + end
+    let end = "`run --fault NAME[@BLOCK][=VALUE]` injects them into an emulator, `diagnose` looks for them in a trace \
+               (docs/DIAGNOSE.md). In blocks: in all, or in the one that is given.";
+    format!("{head}{}\n{}", faults.collect::<String>(), labelled("", end, style()))
 }
 
 fn line(name: &str, family: &str, place: &str, values: &str) -> String {
@@ -25,7 +25,7 @@ fn line(name: &str, family: &str, place: &str, values: &str) -> String {
 const fn place(places: Places) -> &'static str {
     match places {
         Places::Whole => "network",
-        Places::Blocks => "any block",
+        Places::Blocks => "blocks",
         Places::OneBlock => "one block",
     }
 }
@@ -54,11 +54,7 @@ pub(crate) fn json() -> Value {
         json!({
             "name": fault.name(),
             "family": fault.family(),
-            "in": match fault.places() {
-                Places::Whole => "network",
-                Places::Blocks => "blocks",
-                Places::OneBlock => "one block",
-            },
+            "in": place(fault.places()),
             "values": values_json(fault.values()),
             "sentence": entry(fault).sentence,
         })

@@ -182,7 +182,7 @@ fn what_cannot_be_diagnosed_is_refused() {
     refused(&["arm", "--calibration", "demo"], "--recipe");
     refused(&["arm", "--recipe", "a4w4"], "--recipe: there is no file `a4w4`");
     refused(&["arm", "--checkpoint", "dem"], "(did you mean `demo`?)");
-    refused(&["arm", "--weights", golden.to_str().expect("UTF-8")], "but the checkpoint has");
+    refused(&["arm", "--weights", golden.to_str().expect("UTF-8")], "is outside the vocabulary of 320");
     refused(&["arm", "--scopes", "tbt"], "--scopes asks for tbt, but it holds base");
     edit(&desk, |manifest| manifest["checkpoint"] = value!({"name": "\u{1b}other", "source": "hub:a/b"}));
     refused(&["arm"], "it is of checkpoint `\\u{1b}other` (hub:a/b), which is not in checkpoints.toml; give --weights");
