@@ -8,7 +8,7 @@ use crate::{
     text::printable,
 };
 
-/// What `predicted_by` says of the float32 reference; anything else is a recipe.
+/// What `predicted_by` says of the float32 reference; anything else is an emulator of a recipe.
 const REFERENCE: &str = "reference";
 
 /// What was found: `clean`, `unexplained` or the fault as `--fault` takes it.
@@ -113,7 +113,7 @@ fn predicted_by(diagnosis: &Diagnosis) -> String {
     let passes = format!("{} passes over the rows compared", magnitude(diagnosis.passes));
     match diagnosis.predicted_by.as_str() {
         REFERENCE => format!("the float32 reference, {passes}"),
-        recipe => format!("an emulator of {recipe} with each fault, {passes}"),
+        emulator => format!("the {emulator} with each fault, {passes}"),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use fidelity_diagnose::{Question, diagnose};
 use fidelity_emulator::Emulator;
-use fidelity_trace::{Scope, Site, Trace};
+use fidelity_trace::{CheckpointRow, Scope, Site, Trace};
 use fidelity_verdict::{CLEAN, Diagnosis, ExitCode, Outcome, Verdict};
 
 use crate::{error::CliError, inputs::Inputs, progress::Progress};
+
+/// The scopes that faults are predicted in.
+const DIAGNOSED: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
 
 /// What an arm is computed or read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,9 +30,13 @@ impl Purpose {
             Self::Diagnosis => true,
             Self::Verdict { diagnosed } => diagnosed && !failed && verdict.verdict != Outcome::Faithful,
         };
-        let possible = verdict.scopes.values().any(|scope| scope.sites.contains_key(&Site::Logits));
+        let mut compared = DIAGNOSED.iter().filter_map(|scope| verdict.scopes.get(scope));
+        let possible = compared.any(|scope| scope.sites.contains_key(&Site::Logits));
         if asked && !possible {
-            verdict.notes.push("no diagnosis: faults are told apart by logits, and none were compared".to_owned());
+            verdict.notes.push(
+                "no diagnosis: faults are told apart by logits of base, prefill and tbt, and none were compared"
+                    .to_owned(),
+            );
         }
         asked && possible
     }
@@ -48,9 +55,10 @@ pub(crate) struct Patient<'a> {
 impl Patient<'_> {
     /// Adds the diagnosis to the verdict. A verdict that was asked for is not lost with a diagnosis that fails.
     pub(crate) fn diagnose(&self, verdict: &mut Verdict, purpose: Purpose) -> Result<(), CliError> {
-        match self.look() {
+        match self.look(verdict) {
             Ok(mut diagnosis) => {
                 self.blame_recipe(&mut diagnosis, verdict.verdict);
+                diagnosis.confirm = diagnosis.confirm.map(|command| of_checkpoint(command, self.inputs.row.as_ref()));
                 verdict.diagnosis = Some(diagnosis);
             }
             Err(error) if purpose != Purpose::Diagnosis => verdict.notes.push(format!("no diagnosis: {error}")),
@@ -59,18 +67,18 @@ impl Patient<'_> {
         Ok(())
     }
 
-    fn look(&self) -> Result<Diagnosis, CliError> {
+    fn look(&self, verdict: &Verdict) -> Result<Diagnosis, CliError> {
         self.progress.say("looking for the fault");
         let checkpoint = &self.inputs.checkpoint;
         let float32 = Emulator::float32(checkpoint)?;
-        let with_rows: Vec<Scope> =
-            self.inputs.scopes.iter().copied().filter(|scope| *scope != Scope::TbtFree).collect();
+        let scopes: Vec<Scope> = DIAGNOSED.into_iter().filter(|scope| self.inputs.scopes.contains(scope)).collect();
         let question = Question {
             float32: &float32,
             emulated: self.emulated,
             checkpoint,
             device: self.device,
-            scopes: &with_rows,
+            scopes: &scopes,
+            first_bad_site: verdict.first_bad_site(),
         };
         Ok(diagnose(&question, &|line| self.progress.say(line))?)
     }
@@ -84,5 +92,13 @@ impl Patient<'_> {
                 "the recipe {recipe} alone predicts this: an emulator of it without any fault computes what the arm does"
             );
         }
+    }
+}
+
+/// The command for the checkpoint at hand. Where its folder is differs from machine to machine, and stays out of verdict.json.
+fn of_checkpoint(command: String, row: Option<&CheckpointRow>) -> String {
+    match row {
+        Some(row) => format!("{command} --checkpoint {}", row.name),
+        None => format!("{command} --weights DIR"),
     }
 }

@@ -186,7 +186,10 @@ impl CliError {
             | Self::PromptTooLong { .. }
             | Self::NoCacheFolder
             | Self::NothingInCommon
-            | Self::NoContinuation { .. } => ExitCode::Usage,
+            | Self::NoContinuation { .. }
+            | Self::Diagnose(DiagnoseError::Trace(_) | DiagnoseError::NoLogits | DiagnoseError::Encoder) => {
+                ExitCode::Usage
+            }
             Self::Advise(_) => ExitCode::Device,
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
@@ -199,7 +202,7 @@ impl CliError {
             Self::Report(_)
             | Self::Io { .. }
             | Self::Compute { .. }
-            | Self::Diagnose(_)
+            | Self::Diagnose(DiagnoseError::Compute(_))
             | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }

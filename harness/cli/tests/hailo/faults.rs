@@ -52,7 +52,6 @@ fn shards_in_another_order_are_broken() {
 }
 
 #[test]
-#[ignore = "there is no search yet"]
 fn what_the_chip_computes_wrongly_is_named() {
     for (fault, name) in [
         (Fault::CacheLayout, "kv_layout"),

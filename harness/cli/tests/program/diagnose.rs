@@ -30,7 +30,6 @@ fn verdict(answer: &Answer) -> Value {
 }
 
 #[test]
-#[ignore = "there is no search yet"]
 fn a_fault_is_named_whatever_the_trace_says_was_injected() {
     let desk = recorded(&["--fault", "softmax_across_heads"]);
     let deviations = json(&desk.path("arm/trace.json"))["deviations"].clone();
@@ -58,7 +57,6 @@ fn a_fault_is_named_whatever_the_trace_says_was_injected() {
 }
 
 #[test]
-#[ignore = "there is no search yet"]
 fn nothing_is_named_where_nothing_is_wrong() {
     let desk = recorded(&[]);
     for recipe in [&[][..], &["--recipe", "a16w8"]] {
@@ -69,7 +67,6 @@ fn nothing_is_named_where_nothing_is_wrong() {
 }
 
 #[test]
-#[ignore = "there is no search yet"]
 fn run_names_the_fault_in_its_block_in_any_arm() {
     let desk = Desk::new();
     let run = desk.fidelity(&["run", "--fault", "gqa_tile@1", "--out", "one"]);
@@ -84,7 +81,6 @@ fn run_names_the_fault_in_its_block_in_any_arm() {
 }
 
 #[test]
-#[ignore = "there is no search yet"]
 fn a_recipe_that_is_wrong_by_itself_is_blamed_and_no_fault() {
     let desk = Desk::new();
     let run = desk.fidelity(&["run", "--recipe", "a8w4", "--json"]);

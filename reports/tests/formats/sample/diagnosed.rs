@@ -74,7 +74,7 @@ pub(crate) fn recipe_alone() -> Verdict {
     let found = Diagnosis {
         name: CLEAN.into(),
         sentence: "the recipe a8w8 alone predicts this".into(),
-        predicted_by: "a8w8".into(),
+        predicted_by: "emulator a8w8".into(),
         ranked: vec![candidate(CLEAN, 0.999_99, 1e-5), candidate("int4_group", 0.7, 0.6)],
         clean: candidate(CLEAN, 0.999_99, 1e-5),
         runner_up: Some(candidate("int4_group", 0.7, 0.6)),
