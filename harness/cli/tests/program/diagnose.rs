@@ -227,7 +227,7 @@ fn list_shows_every_fault_and_what_it_can_be_told() {
     let named = |name: &str| faults.iter().find(|fault| fault["name"] == name).expect(name);
     assert_eq!(named("gqa_tile")["in"], "blocks");
     assert_eq!(named("layer_skipped")["in"], "one block");
-    assert_eq!((&named("bos_missing")["in"], &named("bos_missing")["values"]), (&"network".into(), &Value::Null));
+    assert_eq!((&named("head_tied")["in"], &named("head_tied")["values"]), (&"network".into(), &Value::Null));
     assert_eq!(named("kv_layout")["values"], value!({"kind": "words", "words": ["both", "keys", "values"]}));
     let theta = &named("rope_theta")["values"];
     assert_eq!((&theta["kind"], &theta["least"], &theta["whole"]), (&"number".into(), &1.5.into(), &false.into()));
