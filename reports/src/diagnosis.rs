@@ -21,7 +21,7 @@ pub(crate) fn label(diagnosis: &Diagnosis) -> String {
 /// The same in words.
 pub(crate) fn title(verdict: &Verdict, diagnosis: &Diagnosis) -> String {
     match diagnosis.name.as_str() {
-        CLEAN if recipe_alone(verdict, diagnosis) => "no fault but the recipe".to_owned(),
+        CLEAN if verdict.is_of_the_recipe() => "no fault but the recipe".to_owned(),
         CLEAN => "no fault".to_owned(),
         UNEXPLAINED => "unexplained".to_owned(),
         name => {
@@ -36,7 +36,7 @@ pub(crate) fn title(verdict: &Verdict, diagnosis: &Diagnosis) -> String {
 /// What the last line of a run says of it.
 pub(crate) fn cause(verdict: &Verdict) -> Option<String> {
     let diagnosis = verdict.diagnosis.as_ref()?;
-    let alone = if recipe_alone(verdict, diagnosis) { ", the recipe alone predicts it" } else { "" };
+    let alone = if verdict.is_of_the_recipe() { ", the recipe alone predicts it" } else { "" };
     Some(format!("diagnosed {}{alone}", label(diagnosis)))
 }
 
@@ -48,12 +48,6 @@ pub(crate) fn reason(diagnosis: &Diagnosis) -> String {
         Some(score) => format!("{sentence}; {closest}Pearson {}", correlation(score)),
         None => sentence,
     }
-}
-
-/// Whether what is not faithful is predicted by an emulator of the recipe without any fault.
-fn recipe_alone(verdict: &Verdict, diagnosis: &Diagnosis) -> bool {
-    let wrong = matches!(verdict.verdict, Outcome::Degraded | Outcome::Broken);
-    wrong && diagnosis.name == CLEAN && diagnosis.predicted_by != REFERENCE
 }
 
 const fn of_family(family: FaultFamily) -> &'static str {

@@ -1,11 +1,13 @@
 //! Why an arm is wrong: what it would compute with each fault, predicted and held against what it computed.
 
+use std::collections::BTreeMap;
+
 use fidelity_diagnose::{Question, diagnose};
 use fidelity_emulator::Emulator;
-use fidelity_trace::{CheckpointRow, Scope, Site, Trace};
-use fidelity_verdict::{CLEAN, Diagnosis, ExitCode, Outcome, Verdict};
+use fidelity_trace::{BosConvention, CheckpointRow, Scope, Site, Trace};
+use fidelity_verdict::{Diagnosis, ExitCode, Outcome, Verdict};
 
-use crate::{error::CliError, inputs::Inputs, progress::Progress};
+use crate::{error::CliError, inputs::Inputs, progress::Progress, replay::is_of, resources};
 
 /// The scopes that faults are predicted in.
 const DIAGNOSED: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
@@ -57,9 +59,9 @@ impl Patient<'_> {
     pub(crate) fn diagnose(&self, verdict: &mut Verdict, purpose: Purpose) -> Result<(), CliError> {
         match self.look(verdict) {
             Ok(mut diagnosis) => {
-                self.blame_recipe(&mut diagnosis, verdict.verdict);
                 diagnosis.confirm = diagnosis.confirm.map(|command| of_checkpoint(command, self.inputs.row.as_ref()));
                 verdict.diagnosis = Some(diagnosis);
+                self.blame_recipe(verdict);
             }
             Err(error) if purpose != Purpose::Diagnosis => verdict.notes.push(format!("no diagnosis: {error}")),
             Err(error) => return Err(error),
@@ -78,16 +80,24 @@ impl Patient<'_> {
             checkpoint,
             device: self.device,
             scopes: &scopes,
+            right_ids: &BTreeMap::new(),
+            bos: self.bos()?,
             first_bad_site: verdict.first_bad_site(),
         };
         Ok(diagnose(&question, &|line| self.progress.say(line))?)
     }
 
-    /// An emulator without any fault that predicts what is not faithful leaves nothing to find: it is the recipe's.
-    fn blame_recipe(&self, diagnosis: &mut Diagnosis, verdict: Outcome) {
-        let wrong = matches!(verdict, Outcome::Degraded | Outcome::Broken);
-        let by_emulator = diagnosis.predicted_by != "reference";
-        if let (Some((_, recipe)), true) = (self.emulated, wrong && by_emulator && diagnosis.name == CLEAN) {
+    /// How BOS is put before texts: as the row says that was asked for, else the one that the trace says it is of.
+    fn bos(&self) -> Result<BosConvention, CliError> {
+        let registry = resources::registry()?;
+        let own = registry.rows.iter().find(|row| is_of(self.device.manifest(), row));
+        Ok(self.inputs.row.as_ref().or(own).map_or(BosConvention::Tokenizer, |row| row.bos))
+    }
+
+    /// An emulator without any fault that predicts what is not faithful leaves nothing to find.
+    fn blame_recipe(&self, verdict: &mut Verdict) {
+        let of_recipe = verdict.is_of_the_recipe();
+        if let (Some((_, recipe)), Some(diagnosis), true) = (self.emulated, &mut verdict.diagnosis, of_recipe) {
             diagnosis.sentence = format!(
                 "the recipe {recipe} alone predicts this: an emulator of it without any fault computes what the arm does"
             );

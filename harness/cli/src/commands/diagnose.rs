@@ -32,6 +32,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
             recipe: args.recipe.clone().filter(|recipe| recipe != "none"),
             fault: Vec::new(),
             calibration: args.calibration.clone(),
+            first_position: None,
             layer_names: args.layer_names.clone(),
             hailo: HailoArgs::default(),
         },

@@ -39,8 +39,14 @@ fn values(values: Values) -> String {
             format!("{meaning}, {kind}{} to {}{but}", bound(least), bound(most))
         }
         Values::Words(words) => words.join(", "),
+        Values::Mixed { words, named, meaning, whole } => {
+            let named = named.iter().map(|word| format!("{word}:N"));
+            let number =
+                (!meaning.is_empty()).then(|| format!("or {meaning}{}", if whole { ", whole, not 0" } else { "" }));
+            words.iter().map(ToString::to_string).chain(named).chain(number).collect::<Vec<_>>().join(", ")
+        }
         Values::Clip => "SITE:LIMIT, such as v:1.5".to_owned(),
-        Values::Shards => "SHARD/SHARDS or A-B/SHARDS, such as 1/4 or 0-1/2".to_owned(),
+        Values::Shards => "SHARD/SHARDS, A-B/SHARDS, or all in another order: 1/4, 0-1/4, 2-0-1/3".to_owned(),
         Values::Padding => "PADDING/SHARDS, such as 8/2".to_owned(),
     }
 }
@@ -69,6 +75,10 @@ fn values_json(values: Values) -> Value {
             json!({"kind": "number", "meaning": meaning, "least": least, "most": most, "whole": whole})
         }
         Values::Words(words) => json!({"kind": "words", "words": words}),
+        Values::Mixed { words, named, meaning, whole } => {
+            let meaning = (!meaning.is_empty()).then_some(meaning);
+            json!({"kind": "mixed", "words": words, "named": named, "meaning": meaning, "whole": whole})
+        }
         Values::Clip => json!({"kind": "clip"}),
         Values::Shards => json!({"kind": "shards"}),
         Values::Padding => json!({"kind": "padding"}),

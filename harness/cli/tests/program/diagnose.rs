@@ -228,7 +228,10 @@ fn list_shows_every_fault_and_what_it_can_be_told() {
     assert_eq!(named("gqa_tile")["in"], "blocks");
     assert_eq!(named("layer_skipped")["in"], "one block");
     assert_eq!((&named("head_tied")["in"], &named("head_tied")["values"]), (&"network".into(), &Value::Null));
-    assert_eq!(named("kv_layout")["values"], value!({"kind": "words", "words": ["both", "keys", "values"]}));
+    assert_eq!(named("qk_norm_missing")["values"], value!({"kind": "words", "words": ["both", "q", "k"]}));
+    let window = value!({"kind": "mixed", "words": ["exchanged", "all", "later", "earlier"], "named": ["from", "before"],
+                         "meaning": null, "whole": true});
+    assert_eq!(named("window_wrong_layers")["values"], window);
     let theta = &named("rope_theta")["values"];
     assert_eq!((&theta["kind"], &theta["least"], &theta["whole"]), (&"number".into(), &1.5.into(), &false.into()));
     // What is shown is what is taken: a fault that is not listed is unknown, a listed one is not.
@@ -274,7 +277,10 @@ fn the_document_has_every_fault() {
                 let words = of["words"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 let bounds = [&of["least"], &of["most"]].into_iter().filter_map(Value::as_f64);
                 let bounds = bounds.map(|it| if it >= 1e6 { format!("{it:e}") } else { it.to_string() });
-                let all: Vec<String> = words.map(|word| format!("`{word}`")).chain(bounds).collect();
+                let named = of["named"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let words = words.map(|word| format!("`{word}`")).chain(named.map(|word| format!("`{word}:N`")));
+                let meaning = of["meaning"].as_str().map(str::to_owned);
+                let all: Vec<String> = words.chain(bounds).chain(meaning).collect();
                 assert!(values != "–" && all.iter().all(|part| values.contains(part)), "{name}: {values} of {all:?}");
             }
         }
