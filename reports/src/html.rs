@@ -8,6 +8,7 @@ mod advice;
 mod arms;
 mod axes;
 mod curves;
+mod diagnosis;
 mod heatmap;
 mod page;
 mod plot;

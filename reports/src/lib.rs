@@ -7,6 +7,7 @@ mod activations;
 mod advice;
 mod arms;
 mod csv;
+mod diagnosis;
 mod generated;
 mod html;
 mod identity;
@@ -38,7 +39,9 @@ pub use crate::{
     json::json,
     numbers::magnitude,
     self_test::{self_test_markdown, self_test_text},
-    terminal::{Align, Style, arms_line, arms_terminal, duration, labelled, table, terminal, verdict_line},
+    terminal::{
+        Align, Style, arms_line, arms_terminal, diagnosis_line, duration, labelled, table, terminal, verdict_line,
+    },
     text::{printable, wrapped},
 };
 

@@ -48,7 +48,9 @@ pub fn self_test_markdown(test: &SelfTest, command: &str) -> String {
          rounding, a small gain in every channel; every other case is diagnosed without the recipe. A case whose effect is less than \
          {DETECTABLE} times that noise counts as too small and is not scored.\n\n"
     );
-    page.push_str("| precision | faults | detected | right name | wrong name | clean runs | false alarms | too small | bars |\n");
+    page.push_str(
+        "| precision | faults | detected | right name | wrong name | clean runs | false alarms | too small | bars |\n",
+    );
     page.push_str("|---|---|---|---|---|---|---|---|---|\n");
     for (precision, rates) in test.rates() {
         let bars = bars(&precision);

@@ -1,6 +1,7 @@
 //! The report on a terminal, and the one line that ends a run.
 
 mod arms;
+mod diagnosis;
 mod generated;
 mod layers;
 mod plain;
@@ -14,6 +15,7 @@ use std::{path::Path, time::Duration};
 use fidelity_verdict::{Outcome, Verdict};
 
 use crate::{
+    diagnosis::{cause, label, reason},
     identity::{arm_phrase, checkpoint_name, deviation, is_expected, name_in_role, on_device, prompt_counts},
     text::{printable, wrapped},
 };
@@ -41,6 +43,7 @@ pub fn terminal(verdict: &Verdict, style: Style) -> String {
     let style = Style { width: style.width.max(60), ..style };
     let sections = [
         header(verdict, style),
+        diagnosis::section(verdict, style),
         scopes::section(verdict, style),
         layers::section(verdict, style),
         generated::section(verdict, style),
@@ -51,14 +54,30 @@ pub fn terminal(verdict: &Verdict, style: Style) -> String {
     sections.join("\n\n") + "\n"
 }
 
-/// The last line of a run: the verdict, of which arm, why, how long it took and where the report is.
+/// The last line of a run: the verdict, of which arm, why, what was diagnosed, how long it took and where the report is.
 #[must_use]
 pub fn verdict_line(verdict: &Verdict, wall_time: Option<Duration>, report: Option<&Path>) -> String {
     let expected = if is_expected(verdict) { " (expected)" } else { "" };
     let head = format!("{}{expected}: {}", verdict.verdict, arm_phrase(&verdict.arms.device));
     let reason = Some(printable(&verdict.reason)).filter(|reason| !reason.is_empty());
-    let report = report.map(|path| format!("report {}", printable(&path.display().to_string())));
-    let parts = [Some(head), reason, wall_time.map(duration), report];
+    line([Some(head), reason, cause(verdict), wall_time.map(duration), report.map(report_at)])
+}
+
+/// The last line of a diagnosis: what was found, why, how long it took and where the report is.
+#[must_use]
+pub fn diagnosis_line(verdict: &Verdict, wall_time: Option<Duration>, report: Option<&Path>) -> String {
+    let (head, why) = match &verdict.diagnosis {
+        Some(diagnosis) => (format!("diagnosed: {}", label(diagnosis)), reason(diagnosis)),
+        None => ("not diagnosed".to_owned(), printable(&verdict.reason)),
+    };
+    line([Some(head), Some(why), wall_time.map(duration), report.map(report_at)])
+}
+
+fn report_at(path: &Path) -> String {
+    format!("report {}", printable(&path.display().to_string()))
+}
+
+fn line<const N: usize>(parts: [Option<String>; N]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compute reference and arm, compare them, write a report, say a verdict.
+    /// Compute reference and arm, compare them, look for the fault if they differ, write a report, say a verdict.
     Run(RunArgs),
     /// Compute the float32 reference into a trace.
     Reference(ReferenceArgs),
@@ -27,17 +27,21 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Compare a reference's trace with one or more traces of arms.
     Compare(CompareArgs),
+    /// Say why a stored trace is what it is: which fault predicts it.
+    Diagnose(DiagnoseArgs),
     /// Make a trace of dumps of another tool (npz, npy, safetensors).
     Import(ImportArgs),
     /// Show what the activations of a checkpoint look like to a quantiser: ranges, outliers, massive activations, attention sinks.
     Profile(ProfileArgs),
     /// Find which quantisers of a recipe hurt, and the cheapest promotions to more bits that reach a target.
     Advise(AdviseArgs),
+    /// Try the diagnosis on faults that are known: inject each into small checkpoints, and show what was named.
+    Selftest(SelftestArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
     Audit(AuditArgs),
-    /// Show the checkpoints, recipes and prompts that are known.
+    /// Show the checkpoints, recipes, prompts and faults that are known.
     List(ListArgs),
     /// Show or delete the references that are kept for later runs.
     Cache(CacheArgs),
@@ -47,6 +51,47 @@ pub(crate) enum Command {
     #[cfg(feature = "hailo")]
     #[command(hide = true)]
     Worker,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Every Nth case alone, of N that together are all: 1/40.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) slice: Option<Slice>,
+    /// Write the result there as Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print every case as JSON, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the last line alone.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+}
+
+/// A part of something, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) index: usize,
+    pub(crate) of: usize,
+}
+
+impl FromStr for Slice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        match parts {
+            Some((index, of)) if (1..=of).contains(&index) => Ok(Self { index, of }),
+            _ => Err("expected I/N with I from 1 to N, such as 1/40".into()),
+        }
+    }
+}
+
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -99,8 +144,8 @@ pub(crate) struct ArmArgs {
     /// device, an emulator of it runs beside: what the recipe costs and what the device adds [default: none does].
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: Option<String>,
-    /// Inject a fault: NAME or NAME@BLOCK; may be repeated.
-    #[arg(long, value_name = "FAULT")]
+    /// Inject a fault, in all blocks or one (counted from 0); may be repeated. `fidelity list faults` shows them and their values.
+    #[arg(long, value_name = "NAME[@BLOCK][=VALUE]")]
     pub(crate) fault: Vec<String>,
     /// What activation ranges come from: a file of prompts or a built-in set; `prompts` for the checkpoint's own; `uniform` or
     /// `normal` for values drawn in the place of their embeddings [default: prompts].
@@ -179,6 +224,9 @@ pub(crate) struct RunArgs {
     /// Delete the traces (all tensors) once the verdict is written.
     #[arg(long)]
     pub(crate) discard_traces: bool,
+    /// Do not look for the fault that explains an arm that is not faithful (docs/DIAGNOSE.md).
+    #[arg(long)]
+    pub(crate) no_diagnosis: bool,
 }
 
 #[derive(Debug, Args)]
@@ -231,6 +279,49 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiagnoseArgs {
+    /// The trace of the arm, with logits.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// The checkpoint it is of, a row of checkpoints.toml [default: the one that the trace names].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// The checkpoint it is of: a Hugging Face folder or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Never reach for the network: a checkpoint of the Hub must be in the cache.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// The recipe that the arm was made with: an emulator of it predicts as well [default: float32 alone does].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) recipe: Option<String>,
+    /// What activation ranges come from, as in `run`.
+    #[arg(long, value_name = "FILE|prompts|uniform|normal", requires = "recipe")]
+    pub(crate) calibration: Option<String>,
+    /// A TOML file that maps a compiler's layer names, as in `run`.
+    #[arg(long, value_name = "FILE", requires = "recipe")]
+    pub(crate) layer_names: Option<PathBuf>,
+    /// Scopes to look at, comma-separated [default: those that the trace holds].
+    #[arg(long, value_name = "LIST")]
+    pub(crate) scopes: Option<String>,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Compute the reference even if one of the same inputs is kept, and keep none.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
+    /// Where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print verdict.json, the diagnosis in it, to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -370,9 +461,12 @@ pub(crate) struct AuditArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// What is known of one checkpoint, in full.
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) checkpoint: Option<String>,
+    /// `faults`, or a checkpoint, of which everything known is shown [default: all checkpoints, recipes and prompts].
+    #[arg(value_name = "CHECKPOINT|faults")]
+    pub(crate) what: Option<String>,
+    /// Print JSON to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

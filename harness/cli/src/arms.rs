@@ -44,15 +44,24 @@ impl ArmPlan {
         Ok(Self { quantisation, faults, first: asked.first_position })
     }
 
+    /// The name of the recipe; none for float32.
+    pub(crate) fn recipe(&self) -> Option<&str> {
+        self.quantisation.as_ref().map(|quantisation| quantisation.recipe.name.as_str())
+    }
+
     /// The emulator, calibrated on `float32`.
-    pub(crate) fn emulator(self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
-        let emulator = match self.quantisation {
+    pub(crate) fn emulator(&self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
+        Ok(self.without_faults(inputs, float32)?.with_faults(self.faults.clone())?)
+    }
+
+    /// The same as it is without faults.
+    pub(crate) fn without_faults(&self, inputs: &Inputs, float32: &Decoder) -> Result<Emulator, CliError> {
+        Ok(match &self.quantisation {
             None => Emulator::float32(&inputs.checkpoint)?,
             Some(Quantisation { recipe, plan, calibration }) => {
-                Emulator::quantised(&inputs.checkpoint, &recipe, &plan, float32, &calibration, self.first)?
+                Emulator::quantised(&inputs.checkpoint, recipe, plan, float32, calibration, self.first)?
             }
-        };
-        Ok(emulator.with_faults(self.faults)?)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! An emulator of a recipe beside a device: whose an error is.
 
 use fidelity_compare::attribute;
+use fidelity_emulator::Emulator;
 use fidelity_references::Reference;
 use fidelity_trace::Trace;
 use fidelity_verdict::Verdict;
@@ -27,8 +28,13 @@ pub(crate) struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Runs the emulator into `target` and splits the distance that `verdict` says.
-    pub(crate) fn attribute(&self, plan: ArmPlan, target: &Target<'_>, verdict: &mut Verdict) -> Result<(), CliError> {
+    /// Runs an emulator into `target` and splits the distance that `verdict` says.
+    pub(crate) fn attribute(
+        &self,
+        plan: &ArmPlan,
+        target: &Target<'_>,
+        verdict: &mut Verdict,
+    ) -> Result<Emulator, CliError> {
         self.progress.say("calibrating the emulator of the recipe");
         let emulator = plan.emulator(self.inputs, self.reference.decoder())?;
         let emulated = record_emulator(&emulator, self.continuations, self.inputs, target, self.progress)?;
@@ -41,6 +47,6 @@ impl Beside<'_> {
         let not_emulated = recipe.notes.into_iter().filter(|note| note.starts_with("not emulated: "));
         verdict.notes.extend(not_emulated.map(|note| format!("the emulator beside the device, {note}")));
         verdict.attribution = Some(attribution);
-        Ok(())
+        Ok(emulator)
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
-use fidelity_diagnose::AdviseError;
+use fidelity_diagnose::{AdviseError, DiagnoseError};
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -122,6 +122,8 @@ pub(crate) enum CliError {
         "{trace}: prompt `{prompt}` has no generated ids, which the arm must be fed; record the reference with scope tbt_free"
     )]
     NoContinuation { trace: PathBuf, prompt: String },
+    #[error("while looking for the fault: {0}")]
+    Diagnose(#[from] DiagnoseError),
     #[error("in {what}: {source}; this is a fault of fidelity or too little memory")]
     Compute { what: &'static str, source: candle_core::Error },
     #[error("there is no cache folder: neither FIDELITY_CACHE, XDG_CACHE_HOME nor HOME is set; set one")]
@@ -184,7 +186,10 @@ impl CliError {
             | Self::PromptTooLong { .. }
             | Self::NoCacheFolder
             | Self::NothingInCommon
-            | Self::NoContinuation { .. } => ExitCode::Usage,
+            | Self::NoContinuation { .. }
+            | Self::Diagnose(DiagnoseError::Trace(_) | DiagnoseError::NoLogits | DiagnoseError::Encoder) => {
+                ExitCode::Usage
+            }
             Self::Advise(_) => ExitCode::Device,
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
@@ -194,7 +199,11 @@ impl CliError {
             Self::Emulator(
                 EmulatorError::Calibration(_) | EmulatorError::Fault(_) | EmulatorError::OtherCalibration,
             ) => ExitCode::Device,
-            Self::Report(_) | Self::Io { .. } | Self::Compute { .. } | Self::EveryPromptFailed(_) => ExitCode::Device,
+            Self::Report(_)
+            | Self::Io { .. }
+            | Self::Compute { .. }
+            | Self::Diagnose(DiagnoseError::Compute(_))
+            | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
     }
 }

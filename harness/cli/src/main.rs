@@ -7,6 +7,7 @@ mod beside;
 mod check_text;
 mod commands;
 mod device;
+mod diagnosis;
 mod doctor;
 mod error;
 mod hailo;
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::record(record),
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
+        Command::Diagnose(diagnose) => commands::diagnose::diagnose(diagnose),
+        Command::Selftest(args) => commands::selftest::run(args),
         Command::Profile(profile) => commands::profile::profile(profile),
         Command::Advise(advise) => commands::advise::advise(advise),
         Command::Report(report) => commands::report::report(report),

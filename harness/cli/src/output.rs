@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fidelity_reports::{ArmReports, Style, arms_line, arms_terminal, terminal, verdict_line};
+use fidelity_reports::{ArmReports, Style, arms_line, arms_terminal, diagnosis_line, terminal, verdict_line};
 use fidelity_verdict::Verdict;
 
 use crate::{error::CliError, recipe_text};
@@ -33,11 +33,19 @@ impl Form {
 }
 
 pub(crate) fn say_verdict(verdict: &Verdict, form: Form, wall_time: Option<Duration>, report: Option<&Path>) {
-    let line = || verdict_line(verdict, wall_time, report) + "\n";
+    say(verdict, form, &verdict_line(verdict, wall_time, report));
+}
+
+/// Says a verdict whose diagnosis was asked for.
+pub(crate) fn say_diagnosis(verdict: &Verdict, form: Form, wall_time: Option<Duration>, report: Option<&Path>) {
+    say(verdict, form, &diagnosis_line(verdict, wall_time, report));
+}
+
+fn say(verdict: &Verdict, form: Form, line: &str) {
     let text = match form {
         Form::Json => verdict.to_json().unwrap_or_default(),
-        Form::Line => line(),
-        Form::Tables => format!("{}\n{}", terminal(verdict, style()), line()),
+        Form::Line => format!("{line}\n"),
+        Form::Tables => format!("{}\n{line}\n", terminal(verdict, style())),
     };
     print(&text);
 }

@@ -6,8 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fidelity_reports::printable;
 use fidelity_trace::{
-    Arm, ArmKind, CheckpointRow, Manifest, PromptRecord, Scope, ScopeTrace, Site, Status, Taps, Trace,
+    Arm, ArmKind, CheckpointRow, Manifest, PromptRecord, Registry, Scope, ScopeTrace, Site, Status, Taps, Trace,
 };
 use fidelity_verdict::Verdict;
 
@@ -198,7 +199,29 @@ impl Replay {
         }
     }
 
-    fn wrong(&self, reason: &str) -> CliError {
+    /// Whether any prompt has rows of a site.
+    pub(crate) fn holds(&self, site: Site) -> bool {
+        self.sites.contains(&site)
+    }
+
+    /// The name of the checkpoint that the trace says it is of, if that is a row of checkpoints.toml.
+    pub(crate) fn own_name(&self, registry: &Registry) -> Result<String, CliError> {
+        let said = &self.trace.manifest().checkpoint;
+        match registry.rows.iter().find(|row| is_of(self.trace.manifest(), row)) {
+            Some(row) => Ok(row.name.clone()),
+            None if said.name.is_empty() && said.source.is_empty() => {
+                Err(self.wrong("it does not say which checkpoint it is of; give --checkpoint or --weights"))
+            }
+            None => {
+                let (name, source) = (printable(&said.name), printable(&said.source));
+                Err(self.wrong(&format!(
+                    "it is of checkpoint `{name}` ({source}), which is not in checkpoints.toml; give --weights"
+                )))
+            }
+        }
+    }
+
+    pub(crate) fn wrong(&self, reason: &str) -> CliError {
         CliError::UnfitTrace { trace: self.path.clone(), reason: reason.to_owned() }
     }
 }

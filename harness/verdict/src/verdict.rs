@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_trace::{Arm, CheckpointIdentity, Deviation, Scope, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::{Attribution, BadSite, Diagnosis, Generated, Outcome, ScopeResult, Thresholds};
+use crate::{Attribution, BadSite, CLEAN, Diagnosis, Generated, Outcome, ScopeResult, Thresholds};
 
 /// The value of `format`.
 pub const FORMAT: &str = "fidelity-verdict";
@@ -161,6 +161,16 @@ impl Verdict {
             let detail = result.first_bad_site_detail.as_ref()?;
             Some(BadSite { scope: *scope, site: detail.site, after: detail.after })
         })
+    }
+
+    /// Whether the recipe alone does it: what is not faithful is predicted by an emulator of the recipe without any fault, and no
+    /// fault that was tried is half as far off.
+    #[must_use]
+    pub fn is_of_the_recipe(&self) -> bool {
+        let Some(diagnosis) = &self.diagnosis else { return false };
+        let wrong = matches!(self.verdict, Outcome::Degraded | Outcome::Broken);
+        let by_emulator = diagnosis.name == CLEAN && diagnosis.predicted_by != "reference";
+        wrong && by_emulator && diagnosis.ranked.iter().all(|it| 2.0 * it.residual > diagnosis.clean.residual)
     }
 
     /// A file that was edited must not turn its verdict into another exit code.

@@ -5,6 +5,7 @@ use fidelity_verdict::{ArmIdentity, Outcome, Verdict};
 use serde::Serialize;
 
 use super::{
+    diagnosis::DiagnosisView,
     heatmap::{Swatch, legend},
     scope::ScopeView,
 };
@@ -36,6 +37,7 @@ pub(super) struct Page {
     prompt_counts: String,
     arms: [ArmView; 2],
     injected: Vec<String>,
+    diagnosis: Option<DiagnosisView>,
     scopes: Vec<ScopeView>,
     generated: Option<GeneratedView>,
     legend: Vec<Swatch>,
@@ -50,7 +52,7 @@ pub(super) struct Page {
 }
 
 #[derive(Serialize)]
-struct Fact {
+pub(super) struct Fact {
     name: String,
     value: String,
 }
@@ -110,6 +112,7 @@ impl Page {
             prompt_counts: prompt_counts(verdict),
             arms: [ArmView::of("reference", &arms.reference), ArmView::of("device", &arms.device)],
             injected: injected.map(deviation).collect(),
+            diagnosis: DiagnosisView::of(verdict),
             scopes: scopes.collect::<Result<_, _>>()?,
             generated: generated_view(verdict),
             legend: legend(),
@@ -153,7 +156,7 @@ impl ArmView {
     }
 }
 
-fn fact(name: &str, value: String) -> Fact {
+pub(super) fn fact(name: &str, value: String) -> Fact {
     Fact { name: name.to_owned(), value }
 }
 

@@ -1,5 +1,6 @@
 //! Synthetic verdicts. Their numbers are made up, but of the size that real runs show.
 
+mod diagnosed;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,12 @@ use fidelity_verdict::{
 };
 use serde_json::{Map, Value, json};
 
-use self::parts::{of_encoder, rounding, scope, summary, wrong_from_block_2};
+use self::{
+    diagnosed::{gqa_tile, hostile as hostile_diagnosis},
+    parts::{of_encoder, rounding, scope, summary, wrong_from_block_2},
+};
+
+pub(crate) use self::diagnosed::{recipe_alone, unexplained};
 
 /// The size of a synthetic run.
 #[derive(Clone, Copy)]
@@ -64,6 +70,7 @@ pub(crate) fn broken_of(size: Size) -> Verdict {
     verdict.exit_code = 1;
     verdict.arms.device.deviations.push(Deviation::from(&Intervention { block: Some(2), ..Fault::GqaTile.into() }));
     verdict.notes = vec!["The device carries an injected fault: the gate refuses this run.".into()];
+    verdict.diagnosis = Some(gqa_tile());
     if let Some(generated) = &mut verdict.generated {
         generated.device_text[1] = format!(" The fox said{}", " the".repeat(29));
         generated.first_divergence[1] = Some(3);
@@ -165,6 +172,7 @@ pub(crate) fn hostile() -> Verdict {
     }
     verdict.reason = text();
     verdict.notes = vec![text()];
+    verdict.diagnosis = Some(hostile_diagnosis());
     verdict.thresholds.reason = Some(text());
     verdict.scopes.values_mut().for_each(|scope| scope.reason = text());
     for prompt in &mut verdict.prompts {
@@ -178,11 +186,13 @@ pub(crate) fn hostile() -> Verdict {
 }
 
 /// Every sample, by name.
-pub(crate) fn all() -> [(&'static str, Verdict); 10] {
+pub(crate) fn all() -> [(&'static str, Verdict); 12] {
     let [torn, blind, exact] = odd();
     [
         ("faithful", faithful()),
         ("broken", broken()),
+        ("unexplained", unexplained()),
+        ("recipe_alone", recipe_alone()),
         ("encoder", encoder()),
         ("empty", empty()),
         ("not_finite", not_finite()),

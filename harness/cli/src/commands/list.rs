@@ -1,17 +1,46 @@
 //! `fidelity list`: what is known.
 
 use fidelity_trace::{CheckpointRow, Known, Source};
+use serde_json::{Value, json};
 
-use crate::{args::ListArgs, error::CliError, output::print, resources};
+use crate::{args::ListArgs, commands::faults, error::CliError, output::print, resources};
 
 pub(crate) fn list(args: &ListArgs) -> Result<u8, CliError> {
-    let registry = resources::registry()?;
-    let text = match &args.checkpoint {
-        Some(name) => in_full(registry.row(name)?),
-        None => all(&registry.rows),
+    let registry = || resources::registry();
+    let text = match (args.what.as_deref(), args.json) {
+        (Some("faults"), false) => faults::text(),
+        (Some("faults"), true) => line(&faults::json()),
+        (Some(name), false) => in_full(registry()?.row(name)?),
+        (Some(name), true) => line(&row_json(registry()?.row(name)?)),
+        (None, false) => all(&registry()?.rows),
+        (None, true) => line(&all_json(&registry()?.rows)),
     };
     print(&text);
     Ok(0)
+}
+
+fn line(json: &Value) -> String {
+    format!("{json}\n")
+}
+
+fn all_json(rows: &[CheckpointRow]) -> Value {
+    json!({
+        "checkpoints": rows.iter().map(row_json).collect::<Vec<_>>(),
+        "recipes": resources::recipe_names().collect::<Vec<_>>(),
+        "prompts": resources::prompt_names().collect::<Vec<_>>(),
+    })
+}
+
+fn row_json(row: &CheckpointRow) -> Value {
+    let known = |known: &Known| {
+        json!({"measured": known.measured, "recipe": known.recipe, "pearson": known.pearson, "cosine": known.cosine,
+               "top1": known.top1, "text": known.text, "source": known.source})
+    };
+    json!({
+        "name": row.name, "source": row.source.to_string(), "revision": row.revision, "hef": row.hef,
+        "recipe": row.recipe, "prompts": row.prompts, "calibration": row.calibration, "expect": row.expect,
+        "thresholds": row.thresholds.as_ref().map(|own| &own.reason), "known": row.known.iter().map(known).collect::<Vec<_>>(),
+    })
 }
 
 fn all(rows: &[CheckpointRow]) -> String {
@@ -27,6 +56,7 @@ fn all(rows: &[CheckpointRow]) -> String {
     let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
     text.push_str(&format!("\nrecipes: {}\n", names(&mut resources::recipe_names())));
     text.push_str(&format!("prompts: {}\n", names(&mut resources::prompt_names())));
+    text.push_str("faults:  `fidelity list faults` shows what can be injected and is looked for.\n");
     text.push_str("`fidelity list CHECKPOINT` shows what was measured, and where that is published.\n");
     text
 }

@@ -11,26 +11,29 @@ use crate::{
     args::RunArgs,
     arms::{ArmPlan, Target, continuations as own_continuations, record_emulator, record_reference, reference},
     beside::Beside,
+    commands::replay::replay,
     device::Device,
+    diagnosis::{Patient, Purpose},
     error::CliError,
     hailo::Hailo,
     inputs::Inputs,
     judge::{Helpers, judge},
-    output::{Form, say_verdict},
+    output::{Form, say_diagnosis, say_verdict},
     progress::Progress,
     replay::Replay,
     run_folder::{RunFolder, command_line},
 };
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
+    let purpose = Purpose::Verdict { diagnosed: !args.no_diagnosis };
     match Device::asked(&args.arm)? {
-        Device::Emulator => emulate(args),
-        Device::Hailo => hailo(args),
-        Device::Replay(trace) => replay(args, &trace),
+        Device::Emulator => emulate(args, purpose),
+        Device::Hailo => hailo(args, purpose),
+        Device::Replay(trace) => replay(args, &trace, &Replay::open(&trace)?, purpose),
     }
 }
 
-fn emulate(args: &RunArgs) -> Result<u8, CliError> {
+fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     let progress = progress(args);
     progress.say("reading the checkpoint");
     let inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
@@ -48,12 +51,20 @@ fn emulate(args: &RunArgs) -> Result<u8, CliError> {
     let its = record_emulator(&emulator, &own_continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
 
     progress.say("comparing");
-    let verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
-    finish(&verdict, &folder, &["reference", "arm"], &inputs, args)
+    let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
+    if purpose.asks(&mut verdict) {
+        // What was injected is for the search to find.
+        drop(emulator);
+        let own = plan.recipe().map(|_| plan.without_faults(&inputs, reference.decoder())).transpose()?;
+        let emulated = own.as_ref().zip(plan.recipe());
+        let patient = Patient { inputs: &inputs, device: &its, emulated, progress: &progress };
+        patient.diagnose(&mut verdict, purpose)?;
+    }
+    finish(&verdict, &folder, &["reference", "arm"], &inputs, args, purpose)
 }
 
 /// A compiled model on a device.
-fn hailo(args: &RunArgs) -> Result<u8, CliError> {
+fn hailo(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     let progress = progress(args);
     progress.say("reading the checkpoint");
     let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
@@ -74,60 +85,42 @@ fn hailo(args: &RunArgs) -> Result<u8, CliError> {
     progress.say("comparing");
     let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
     device.sign(&mut verdict);
-    let Some(plan) = plan else { return finish(&verdict, &folder, &["reference", "arm"], &inputs, args) };
     let (ours, its) = (&ours, &its);
     let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
-    let emulator = folder.path().join("emulator");
-    beside.attribute(plan, &target(&emulator, &inputs.scopes), &mut verdict)?;
-    finish(&verdict, &folder, &["reference", "arm", "emulator"], &inputs, args)
+    Judged { beside, verdict, plan, traces: vec!["reference", "arm"] }.conclude(&folder, args, purpose)
 }
 
-/// A stored trace in the place of the arm: it decides the prompts, scopes and sites, and what the reference is fed.
-fn replay(args: &RunArgs, path: &Path) -> Result<u8, CliError> {
-    let progress = progress(args);
-    let replay = Replay::open(path)?;
-    let asked = replay.asked(&args.prompts)?;
-    progress.say("reading the checkpoint");
-    let own_prompts = args.prompts.prompts.is_none() && args.prompts.prompt.is_empty();
-    let inputs = if own_prompts {
-        let prompts = &replay.trace.manifest().prompts;
-        Inputs::gather_from(&args.checkpoint, &asked, prompts, path.display().to_string(), &progress)?
-    } else {
-        Inputs::gather(&args.checkpoint, &asked, &progress)?
-    };
-    let out = args.output.out.as_deref();
-    replay.check(&inputs, &out.unwrap_or(Path::new("runs")).join("reference"))?;
-    let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
-    let reference = reference(&inputs, true)?;
-    let folder = RunFolder::create(out, &inputs.checkpoint.identity().name)?;
-
-    let ours = folder.path().join("reference");
-    let scopes = reference_scopes(&inputs.scopes);
-    let target = Target { folder: &ours, resume: args.output.resume, scopes: &scopes };
-    let continuations = replay.continuations(&inputs);
-    let ours = record_reference(&reference, continuations.as_deref(), &inputs, &target, &progress)?;
-    refuse_total_failure(&ours)?;
-
-    progress.say("comparing");
-    let row = inputs.row.as_ref();
-    let helpers = Helpers { scopes: Some(&inputs.scopes), ..helpers(&inputs, &reference, replay.own_row(row)) };
-    let mut verdict = judge(&ours, &replay.trace, &helpers)?;
-    replay.sign(&mut verdict, row, ours.manifest(), continuations.as_deref(), inputs.new_tokens);
-    let Some(plan) = plan else { return finish(&verdict, &folder, &["reference"], &inputs, args) };
-    let fed = continuations.unwrap_or_else(|| own_continuations(&ours));
-    let (ours, its) = (&ours, &replay.trace);
-    let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
-    let emulator = folder.path().join("emulator");
-    let target = Target { folder: &emulator, resume: args.output.resume, scopes: &inputs.scopes };
-    beside.attribute(plan, &target, &mut verdict)?;
-    finish(&verdict, &folder, &["reference", "emulator"], &inputs, args)
+/// A device that was judged: what ran is told in `beside`.
+pub(crate) struct Judged<'a> {
+    pub(crate) beside: Beside<'a>,
+    pub(crate) verdict: Verdict,
+    /// Of an emulator to be run beside it.
+    pub(crate) plan: Option<ArmPlan>,
+    /// The traces of the run's folder.
+    pub(crate) traces: Vec<&'static str>,
 }
 
-fn progress(args: &RunArgs) -> Progress {
+impl Judged<'_> {
+    /// Runs the emulator beside it, looks for the fault, and writes and says what is concluded.
+    pub(crate) fn conclude(mut self, folder: &RunFolder, args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
+        let (Beside { inputs, its, progress, .. }, verdict) = (&self.beside, &mut self.verdict);
+        let own = folder.path().join("emulator");
+        let target = Target { folder: &own, resume: args.output.resume, scopes: &inputs.scopes };
+        let attributed = self.plan.as_ref().map(|plan| self.beside.attribute(plan, &target, verdict)).transpose()?;
+        self.traces.extend(attributed.is_some().then_some("emulator"));
+        if purpose.asks(verdict) {
+            let emulated = attributed.as_ref().zip(self.plan.as_ref().and_then(ArmPlan::recipe));
+            Patient { inputs, device: its, emulated, progress }.diagnose(verdict, purpose)?;
+        }
+        finish(verdict, folder, &self.traces, inputs, args, purpose)
+    }
+}
+
+pub(crate) fn progress(args: &RunArgs) -> Progress {
     Progress::new(args.output.quiet || args.json)
 }
 
-fn helpers<'a>(inputs: &'a Inputs, reference: &'a Reference, row: Option<&'a CheckpointRow>) -> Helpers<'a> {
+pub(crate) fn helpers<'a>(inputs: &'a Inputs, reference: &'a Reference, row: Option<&'a CheckpointRow>) -> Helpers<'a> {
     Helpers {
         row,
         decoder: Some(reference.decoder()),
@@ -144,6 +137,7 @@ fn finish(
     traces: &[&str],
     inputs: &Inputs,
     args: &RunArgs,
+    purpose: Purpose,
 ) -> Result<u8, CliError> {
     write_all(folder.path(), verdict, &command_line())?;
     if args.discard_traces {
@@ -151,7 +145,8 @@ fn finish(
     }
     folder.describe(&inputs.prompts_origin)?;
     let form = Form::of(args.json, args.output.quiet);
-    say_verdict(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
+    let say = if purpose == Purpose::Diagnosis { say_diagnosis } else { say_verdict };
+    say(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
     Ok(verdict.exit_code)
 }
 

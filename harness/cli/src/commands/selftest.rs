@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<u8, CliError> {
         Form::Line => line,
         Form::Tables => format!("{}\n{line}", self_test_text(&test)),
     });
-    Ok(if passes { ExitCode::Pass } else { ExitCode::Fidelity }.code())
+    Ok(if passes { ExitCode::Pass } else { ExitCode::Unfaithful }.code())
 }
 
 /// A checkpoint, what is fed to it and what its arms are calibrated on.
@@ -95,8 +95,13 @@ fn patients() -> Result<Vec<Patient>, CliError> {
         if index % 2 == 0 { even.push(ids) } else { odd.push(ids) }
     }
     let set = |prompts| CalibrationSet { origin: "selftest".into(), prompts, distribution: Distribution::Prompts };
-    let mut patients =
-        vec![Patient { name: "demo".into(), checkpoint: demo, prompts, calibration: [set(even), set(odd)], _folder: None }];
+    let mut patients = vec![Patient {
+        name: "demo".into(),
+        checkpoint: demo,
+        prompts,
+        calibration: [set(even), set(odd)],
+        _folder: None,
+    }];
     for (name, config, weights) in resources::TINY {
         let io = |action: &'static str, path: &Path| {
             let path = path.to_owned();

@@ -9,7 +9,8 @@ use crate::{Bench, prompts};
 fn judged(fault: Fault, scopes: &[(&str, &str)]) {
     let bench = Bench::at_fault(&HefOptions::precise(8, 48), fault);
     bench.desk.write("prompts.jsonl", &prompts(&[17, 21, 30, 40]));
-    let verdict = bench.verdict(&["--prompts", "prompts.jsonl", "--prefill-rows", "6", "--new-tokens", "24"], 1);
+    let verdict = bench
+        .verdict(&["--prompts", "prompts.jsonl", "--prefill-rows", "6", "--new-tokens", "24", "--no-diagnosis"], 1);
     for (scope, expected) in scopes {
         assert_eq!(&verdict["scopes"][scope]["verdict"], expected, "{fault:?} {scope}: {}", verdict["reason"]);
     }
@@ -48,4 +49,19 @@ fn tables_tiled_twice_are_broken() {
 #[test]
 fn shards_in_another_order_are_broken() {
     judged(Fault::ShardsSwapped, &[("prefill", "broken"), ("tbt", "broken"), ("tbt_self", "broken")]);
+}
+
+#[test]
+fn what_the_chip_computes_wrongly_is_named() {
+    for (fault, name) in [
+        (Fault::CacheLayout, "kv_layout"),
+        (Fault::ThetaSign, "rope_sign"),
+        (Fault::RopeTiledTwice, "rope_table_tiled_twice"),
+        (Fault::ShardsSwapped, "shards_swapped"),
+    ] {
+        let bench = Bench::at_fault(&HefOptions::precise(8, 48), fault);
+        bench.desk.write("prompts.jsonl", &prompts(&[17, 21, 30, 40]));
+        let verdict = bench.verdict(&["--prompts", "prompts.jsonl", "--prefill-rows", "6", "--new-tokens", "24"], 1);
+        assert_eq!(verdict["diagnosis"]["name"], name, "{fault:?}: {:#}", verdict["diagnosis"]);
+    }
 }

@@ -103,8 +103,19 @@ fn outliers_in_q_are_named_and_promoting_it_is_proven_by_the_lines_themselves() 
     assert_eq!(advice["prompts"]["held_out"], serde_json::json!(["q1", "q3", "q5", "q7"]));
     let unseen = desk.write("unseen.jsonl", &held_out);
     for (recipe, claimed) in [("a8w8", "recipe"), ("a/advised.alls", "advised")] {
-        let run =
-            ["run", "--recipe", recipe, "--prompts", text(&unseen), "--scopes", "base", "--new-tokens", "0", "--json"];
+        let run = [
+            "run",
+            "--recipe",
+            recipe,
+            "--prompts",
+            text(&unseen),
+            "--scopes",
+            "base",
+            "--new-tokens",
+            "0",
+            "--no-diagnosis",
+            "--json",
+        ];
         let run: Value = serde_json::from_str(&desk.fidelity(&[&run[..], &common].concat()).stdout).expect("a verdict");
         let found = &run["scopes"]["base"]["sites"]["logits"];
         let proven = &advice["proof"][claimed];
@@ -189,7 +200,8 @@ fn wrong_calls_are_refused_before_anything_is_computed() {
 fn position_0_apart_is_stamped_and_nearer_to_the_reference() {
     let desk = Desk::new();
     let run = |way: Option<&str>| {
-        let mut asked = vec!["run", "--recipe", "a8w8", "--scopes", "base", "--new-tokens", "0", "--json"];
+        let mut asked =
+            vec!["run", "--recipe", "a8w8", "--scopes", "base", "--new-tokens", "0", "--no-diagnosis", "--json"];
         asked.extend(way.iter().flat_map(|way| ["--first-position", way]));
         let verdict: Value = serde_json::from_str(&desk.fidelity(&asked).stdout).expect("a verdict");
         let deviations = verdict["arms"]["device"]["deviations"].clone();

@@ -10,7 +10,8 @@ fn run(desk: &Desk, out: &str, more: &[&str]) -> Answer {
     let prompts = desk.write("p.jsonl", PROMPTS);
     let (golden, prompts) = (golden_checkpoint(), prompts.to_str().expect("UTF-8").to_owned());
     let weights = ["--weights", golden.to_str().expect("UTF-8")];
-    let fixed = ["--prompts", &prompts, "--calibration", &prompts, "--new-tokens", "12", "--out", out];
+    let fixed =
+        ["--prompts", &prompts, "--calibration", &prompts, "--new-tokens", "12", "--no-diagnosis", "--out", out];
     desk.fidelity(&[&["run"], &weights[..], &fixed[..], more].concat())
 }
 

@@ -55,6 +55,8 @@ fn a_fault_breaks_an_encoder_and_those_without_effect_are_refused() {
     let broken = run(&desk, &["--recipe", "none", "--fault", "softmax_across_heads", "--out", "out"]);
     assert_eq!(broken.code, Some(1), "{broken:?}");
     assert!(broken.last_line().contains("first bad site blocks.0."), "{}", broken.last_line());
+    let verdict = json(&desk.path("out/verdict.json"));
+    assert!(verdict["diagnosis"].is_null() && verdict["notes"].to_string().contains("no diagnosis: "), "{verdict}");
     for (fault, why) in
         [("mask_repeated", "it is an encoder"), ("gqa_tile", "as many kv heads"), ("rope_interleaved", "no rotary")]
     {

@@ -70,12 +70,12 @@ fn a_dump_of_logits_comes_back_bit_for_bit_and_is_faithful() {
 #[test]
 fn an_arm_that_went_its_own_way_is_compared_on_what_it_was_fed() {
     let desk = Desk::new();
-    let run = desk.fidelity(&["run", "--fault", "gqa_tile", "--out", "run", "--quiet"]);
+    let run = desk.fidelity(&["run", "--fault", "gqa_tile", "--no-diagnosis", "--out", "run", "--quiet"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     let dumps = dump_logits(&desk, "run/arm");
     let imported = import(&desk, &dumps, &["--map", "logits", "--prompts", "run/reference", "--out", "in", "--quiet"]);
     assert_eq!(imported.code, Some(0), "{imported:?}");
-    let replayed = desk.fidelity(&["run", "--device", "replay=in", "--json"]);
+    let replayed = desk.fidelity(&["run", "--device", "replay=in", "--no-diagnosis", "--json"]);
     let verdict: Value = serde_json::from_str(&replayed.stdout).expect("JSON");
     let coverage = &verdict["scopes"]["tbt"]["coverage"];
     assert_eq!((&coverage["rows_other_token"], &coverage["rows_compared"]), (&0.into(), &496.into()));

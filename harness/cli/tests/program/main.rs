@@ -7,6 +7,7 @@ mod audit;
 mod bad_inputs;
 mod cache;
 mod check;
+mod diagnose;
 mod encoder;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]

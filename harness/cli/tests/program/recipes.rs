@@ -6,7 +6,7 @@ use crate::support::Desk;
 
 fn judged(arguments: &[&str]) -> Value {
     let desk = Desk::new();
-    let base = ["run", "--json", "--scopes", "base", "--new-tokens", "0"];
+    let base = ["run", "--json", "--no-diagnosis", "--scopes", "base", "--new-tokens", "0"];
     let answer = desk.fidelity(&[&base, arguments].concat());
     serde_json::from_str(&answer.stdout).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }

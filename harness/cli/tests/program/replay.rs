@@ -31,12 +31,14 @@ fn edit(desk: &Desk, change: impl FnOnce(&mut Value)) {
     fs::write(path, manifest.to_string()).expect("writes");
 }
 
+const REPLAY: [&str; 4] = ["run", "--device", "replay=one/arm", "--no-diagnosis"];
+
 #[test]
 fn a_replay_concludes_what_the_run_did_and_says_what_it_is() {
     let desk = Desk::new();
-    let run = desk.fidelity(&["run", "--fault", "gqa_tile@2", "--out", "one", "--quiet"]);
+    let run = desk.fidelity(&["run", "--fault", "gqa_tile@2", "--no-diagnosis", "--out", "one", "--quiet"]);
     assert_eq!(run.code, Some(1), "{run:?}");
-    let replay = desk.fidelity(&["run", "--device", "replay=one/arm", "--out", "two", "--discard-traces", "--quiet"]);
+    let replay = desk.fidelity(&[&REPLAY[..], &["--out", "two", "--discard-traces", "--quiet"]].concat());
     assert_eq!(replay.code, Some(1), "{replay:?}");
     let said = "broken: replay of emulator a16w8, fault injected on purpose: gqa_tile in block 2 · ";
     assert!(replay.stdout.starts_with(said), "{}", replay.stdout);
@@ -49,7 +51,7 @@ fn a_replay_concludes_what_the_run_did_and_says_what_it_is() {
     assert_eq!(one, two);
     assert!(desk.path("one/arm/trace.json").is_file(), "what was replayed is not ours to delete");
     assert!(!desk.path("two/reference").exists());
-    let again = desk.fidelity(&["run", "--device", "replay=one/arm"]);
+    let again = desk.fidelity(&REPLAY);
     assert!(again.stderr.contains("reference taken from the cache"), "{}", again.stderr);
 }
 
@@ -139,10 +141,10 @@ fn a_row_of_checkpoints_toml_applies_only_where_name_and_source_agree() {
         "checkpoints.toml",
         "[demo]\nsource = 'embedded:demo'\nprompts = 'demo'\nexpect = ['broken', 'degraded']\n",
     );
-    let own = desk.fidelity(&["run", "--device", "replay=arm", "--json"]);
+    let own = desk.fidelity(&["run", "--device", "replay=arm", "--no-diagnosis", "--json"]);
     assert_eq!(own.code, Some(0), "{own:?}");
     edit(&desk, |manifest| manifest["checkpoint"] = serde_json::json!({"name": "demo"}));
-    let foreign = desk.fidelity(&["run", "--device", "replay=arm", "--json"]);
+    let foreign = desk.fidelity(&["run", "--device", "replay=arm", "--no-diagnosis", "--json"]);
     assert_eq!(foreign.code, Some(1), "{foreign:?}");
     let notes = verdict(&foreign)["notes"].to_string();
     assert!(notes.contains("expectations of `demo` in checkpoints.toml were not applied"), "{notes}");
@@ -199,8 +201,8 @@ fn an_emulator_beside_a_device_says_whose_the_error_is() {
         assert_eq!(desk.fidelity(&[&record, fault].concat()).code, Some(0));
     }
     let beside = |trace: &str, out: &str| {
-        let run = ["run", "--device", trace, "--recipe", "a8w8", "--scopes", "base", "--out", out, "--json"];
-        verdict(&desk.fidelity(&run))
+        let run = ["run", "--device", trace, "--recipe", "a8w8", "--scopes", "base", "--out", out];
+        verdict(&desk.fidelity(&[&run[..], &["--no-diagnosis", "--json"]].concat()))
     };
     let sentence = |verdict: &Value| verdict["attribution"]["sentence"].as_str().expect("text").to_owned();
 
@@ -215,6 +217,7 @@ fn an_emulator_beside_a_device_says_whose_the_error_is() {
 
     let unlike = sentence(&beside("replay=unlike", "two"));
     assert!(unlike.contains("toolchain, host or silicon take another"), "{unlike}");
-    let plain = verdict(&desk.fidelity(&["run", "--device", "replay=like", "--scopes", "base", "--json"]));
+    let plain =
+        verdict(&desk.fidelity(&["run", "--device", "replay=like", "--scopes", "base", "--no-diagnosis", "--json"]));
     assert!(plain["attribution"].is_null());
 }

@@ -62,7 +62,7 @@ fn schema(verdict: &Value) {
 fn an_injected_fault_is_broken_from_its_block_on() {
     let desk = Desk::new();
     for (fault, site) in [("softmax_across_heads", "blocks.0.resid_mid"), ("gqa_tile@1", "blocks.1.resid_mid")] {
-        let answer = desk.fidelity(&["run", "--fault", fault, "--json"]);
+        let answer = desk.fidelity(&["run", "--fault", fault, "--no-diagnosis", "--json"]);
         assert_eq!(answer.code, Some(1));
         let verdict: Value = serde_json::from_str(&answer.stdout).expect("nothing but verdict.json");
         assert_eq!(verdict["scopes"]["base"]["first_bad_site"], site);
@@ -74,8 +74,17 @@ fn an_injected_fault_is_broken_from_its_block_on() {
 fn every_fault_turns_the_demo_red_and_its_absence_leaves_it_green() {
     let desk = Desk::new();
     for fault in ["softmax_across_heads", "gqa_tile", "rope_interleaved", "mask_repeated"] {
-        let answer =
-            desk.fidelity(&["run", "--recipe", "none", "--scopes", "base,prefill,tbt", "--fault", fault, "--quiet"]);
+        let answer = desk.fidelity(&[
+            "run",
+            "--recipe",
+            "none",
+            "--scopes",
+            "base,prefill,tbt",
+            "--fault",
+            fault,
+            "--no-diagnosis",
+            "--quiet",
+        ]);
         assert_eq!(answer.code, Some(1), "{fault}: {answer:?}");
         assert!(
             answer.stdout.contains("first bad site blocks.0.resid_mid") && answer.stdout.contains(fault),
@@ -176,7 +185,7 @@ fn files_in_the_working_directory_take_the_place_of_what_is_built_in() {
         "checkpoints.toml",
         "[mine]\nsource = 'embedded:demo'\nprompts = 'demo'\ncalibration = 'demo-calibration'\nexpect = ['degraded']\n",
     );
-    let answer = desk.fidelity(&["run", "--checkpoint", "mine", "--json"]);
+    let answer = desk.fidelity(&["run", "--checkpoint", "mine", "--no-diagnosis", "--json"]);
     let verdict: Value = serde_json::from_str(&answer.stdout).expect("JSON");
     assert_eq!(verdict["arms"]["device"]["detail"]["precision"], "a8_w4");
     assert_eq!((&verdict["verdict"], answer.code), (&"degraded".into(), Some(0)), "expected, so it passes");

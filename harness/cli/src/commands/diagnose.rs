@@ -1,0 +1,54 @@
+//! `fidelity diagnose`: why a stored trace is what it is.
+
+use fidelity_trace::Site;
+
+use crate::{
+    args::{ArmArgs, CheckpointArgs, DiagnoseArgs, HailoArgs, OutputArgs, PromptArgs, RunArgs},
+    commands::replay::replay,
+    diagnosis::Purpose,
+    error::CliError,
+    replay::Replay,
+    resources,
+};
+
+pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
+    let stored = Replay::open(&args.trace)?;
+    if !stored.holds(Site::Logits) {
+        return Err(stored.wrong("it holds no logits, by which faults are told apart"));
+    }
+    let checkpoint = CheckpointArgs {
+        checkpoint: match (&args.checkpoint, &args.weights) {
+            (None, None) => Some(stored.own_name(&resources::registry()?)?),
+            (name, _) => name.clone(),
+        },
+        weights: args.weights.clone(),
+        offline: args.offline,
+    };
+    let run = RunArgs {
+        checkpoint,
+        arm: ArmArgs {
+            device: format!("replay={}", args.trace.display()),
+            // Float32 predicts in any case.
+            recipe: args.recipe.clone().filter(|recipe| recipe != "none"),
+            fault: Vec::new(),
+            calibration: args.calibration.clone(),
+            first_position: None,
+            layer_names: args.layer_names.clone(),
+            hailo: HailoArgs::default(),
+        },
+        prompts: PromptArgs {
+            prompts: None,
+            prompt: Vec::new(),
+            new_tokens: None,
+            scopes: args.scopes.clone(),
+            taps: "default".into(),
+            jobs: args.jobs,
+            no_cache: args.no_cache,
+        },
+        output: OutputArgs { out: args.out.clone(), resume: false, quiet: args.quiet },
+        json: args.json,
+        discard_traces: false,
+        no_diagnosis: false,
+    };
+    replay(&run, &args.trace, &stored, Purpose::Diagnosis)
+}
