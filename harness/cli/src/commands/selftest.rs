@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<u8, CliError> {
         Form::Line => line,
         Form::Tables => format!("{}\n{line}", self_test_text(&test)),
     });
-    Ok(if passes { ExitCode::Pass } else { ExitCode::Unfaithful }.code())
+    Ok(if passes { ExitCode::Pass } else { ExitCode::FidelityFailure }.code())
 }
 
 /// A checkpoint, what is fed to it and what its arms are calibrated on.
