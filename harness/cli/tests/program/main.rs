@@ -21,5 +21,6 @@ mod profile;
 mod recipes;
 mod replay;
 mod runs;
+mod selftest;
 mod support;
 mod traces;

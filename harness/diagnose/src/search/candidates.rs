@@ -62,9 +62,17 @@ pub(crate) fn everywhere(facts: &Facts<'_>) -> Vec<Intervention> {
     all.filter(|intervention| a.immune_to(intervention).is_none()).collect()
 }
 
+/// Every fault that can be in one block, in each: the best values of all blocks first.
+pub(crate) fn in_blocks(facts: &Facts<'_>, tried: &[(Intervention, f64)]) -> Vec<Intervention> {
+    let blocks = if facts.architecture.blocks > 1 { 0..facts.architecture.blocks as u32 } else { 0..0 };
+    let by_block: Vec<Vec<Intervention>> = blocks.map(|block| in_block(facts, block, tried)).collect();
+    let most = by_block.iter().map(Vec::len).max().unwrap_or(0);
+    (0..most).flat_map(|at| by_block.iter().filter_map(move |of_block| of_block.get(at).copied())).collect()
+}
+
 /// Every fault that can be in one block, there: of those that were tried in every block the best few values by name, of the
 /// rest all.
-pub(crate) fn in_block(facts: &Facts<'_>, block: u32, tried: &[(Intervention, f64)]) -> Vec<Intervention> {
+fn in_block(facts: &Facts<'_>, block: u32, tried: &[(Intervention, f64)]) -> Vec<Intervention> {
     let a = facts.architecture;
     let mut found = Vec::new();
     for fault in Fault::ALL.into_iter().filter(|fault| fault.places() != Places::Whole) {
@@ -77,6 +85,12 @@ pub(crate) fn in_block(facts: &Facts<'_>, block: u32, tried: &[(Intervention, f6
         }
     }
     found.retain(|it| it.check(a.blocks as u32).is_ok() && a.immune_to(it).is_none());
+    // Of a fault, what explained most in every block comes first; among faults, those whose best explained most.
+    let worth = |it: &Intervention| {
+        let same = tried.iter().filter(|(other, _)| other.fault == it.fault && other.value == it.value);
+        same.map(|(_, residual)| *residual).fold(f64::INFINITY, f64::min)
+    };
+    found.sort_by(|a, b| worth(a).total_cmp(&worth(b)));
     found
 }
 

@@ -41,6 +41,8 @@ const MOVES: usize = 4;
 const IN_BLOCKS_AGAIN: usize = 6;
 /// More rows than this tell no more.
 const MOST_ROWS: usize = 96;
+/// So many faults in single blocks are tried in any case.
+const FEW_CANDIDATES: usize = 500;
 /// Steps that are looked at, at least.
 const STEPS: usize = 2;
 /// NMSE below which nothing is wrong.
@@ -238,10 +240,10 @@ impl<'a> Search<'a> {
             let few = self.few(self.affordable(PASSES_EVERYWHERE, candidates.len()), kind);
             let mut tried = self.each(predictor, candidates, &few)?;
             let values: Vec<(Intervention, f64)> = tried.iter().map(|it| (it.fault, it.score.residual())).collect();
-            let blocks = if a.blocks > 1 { 0..a.blocks as u32 } else { 0..0 };
-            let mut candidates: Vec<Intervention> =
-                blocks.flat_map(|block| candidates::in_block(&facts, block, &values)).collect();
+            let mut candidates = candidates::in_blocks(&facts, &values);
             candidates.retain(|candidate| candidates::concerns(candidate) == kind);
+            self.nearest_first(&mut candidates);
+            candidates.truncate(self.affordable(PASSES_IN_BLOCKS, LEAST_ROWS).max(FEW_CANDIDATES));
             on_progress(&format!("trying {} faults in single blocks", candidates.len()));
             let fewer = self.few(self.affordable(PASSES_IN_BLOCKS, candidates.len()).min(few.rows()), kind);
             let mut in_blocks = self.each(predictor, candidates, &fewer)?;
@@ -255,6 +257,13 @@ impl<'a> Search<'a> {
             all.extend(tried);
         }
         Ok(all)
+    }
+
+    /// Those in the first block that is known to be wrong first, then those around it; without taps in the order of what each
+    /// fault was worth in every block, as they come.
+    fn nearest_first(&self, candidates: &mut [Intervention]) {
+        let Some(bad) = self.question.first_bad_site.and_then(|bad| bad.site.block()) else { return };
+        candidates.sort_by_key(|candidate| candidate.block.map_or(0, |block| block.abs_diff(bad)));
     }
 
     fn each(
