@@ -5,6 +5,7 @@
 
 mod activations;
 mod advice;
+mod advice_csv;
 mod arms;
 mod csv;
 mod diagnosis;
@@ -32,7 +33,8 @@ pub use crate::{
         activation_channels_csv, activation_positions_csv, activation_sites_csv, activations_terminal, massive_csv,
         sinks_csv,
     },
-    advice::{advice_kinds_csv, advice_line, advice_sites_csv, advice_steps_csv, advice_terminal},
+    advice::{advice_line, advice_terminal},
+    advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
     html::{activations_html, advice_html, arms_html, html},

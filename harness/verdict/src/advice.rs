@@ -51,6 +51,8 @@ pub struct Advice {
     pub remedies: Vec<Remedy>,
     /// The promotions found; absent where nothing was searched for.
     pub advised: Option<Advised>,
+    /// Everything promoted, where the search gave some of it back: advised instead where what it found does not hold on unseen prompts.
+    pub everything: Option<Advised>,
     /// The recipe and the advised one on prompts that the search did not see; absent where nothing was advised.
     pub proof: Option<AdviceProof>,
     /// Recipes that were emulated on the search prompts.
@@ -150,7 +152,9 @@ pub struct KindEffect {
     pub alone_low: Option<Trial>,
     /// Promoted alone; absent where no line of a recipe can say that.
     pub alone_promoted: Option<Trial>,
-    /// Blocks in which the advised recipe promotes it, as ranges; none where it does not.
+    /// Blocks in which it can be promoted, as ranges.
+    pub blocks: Vec<BlockRange>,
+    /// Those in which the advised recipe promotes it; none where it does not.
     pub advised: Vec<BlockRange>,
 }
 

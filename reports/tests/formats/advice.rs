@@ -32,6 +32,7 @@ fn kind(kind: &str, what: Promotable, advised: Vec<BlockRange>) -> KindEffect {
         bytes: 34_560.0,
         alone_low: Some(trial(0.4031, 0.0)),
         alone_promoted: None,
+        blocks: vec![BlockRange { first: Some(0), last: Some(1) }],
         advised,
     }
 }
@@ -95,6 +96,7 @@ fn advice() -> Advice {
             text: "x\n".into(),
             trial: trial(0.983, 69_120.0),
         }),
+        everything: None,
         proof: Some(AdviceProof { recipe: proven(0.54, false), advised: Some(proven(0.981, true)) }),
         trials: 70,
         notes: vec![hostile.into()],

@@ -73,8 +73,8 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<u8, CliError> {
     let advice = search(&advising, prompts)?;
     bar.finish_and_clear();
     inputs.prompts = renumbered(&parts.held_out);
-    let proof = prove(&advice, &recipe, &names, &set, &reference, &inputs, &folder, &progress)?;
-    finish(&conclude_advice(advice, proof), &folder, &inputs, args)
+    let (proof, everything) = prove(&advice, &recipe, &names, &set, &reference, &inputs, &folder, &progress)?;
+    finish(&conclude_advice(advice, proof, everything), &folder, &inputs, args)
 }
 
 /// Whole prompts; nothing is generated.
@@ -118,7 +118,8 @@ fn renumbered(prompts: &[PromptRecord]) -> Vec<PromptRecord> {
     prompts.iter().enumerate().map(own).collect()
 }
 
-/// Both recipes on the held-out prompts, as `run` computes and judges them; the advised one is read from the file that is left.
+/// Both recipes on the held-out prompts, as `run` computes and judges them; the advised one is read from the file that is left. Where it
+/// does not hold there, everything promoted takes its place in that file, and is computed too.
 #[allow(clippy::too_many_arguments, reason = "all of one run")]
 fn prove(
     advice: &Advice,
@@ -129,7 +130,7 @@ fn prove(
     inputs: &Inputs,
     folder: &RunFolder,
     progress: &Progress,
-) -> Result<AdviceProof, CliError> {
+) -> Result<(AdviceProof, Option<Proven>), CliError> {
     let own = folder.path().join("reference");
     let target = Target { folder: &own, resume: false, scopes: &inputs.scopes };
     let ours = record_reference(reference, None, inputs, &target, progress)?;
@@ -142,21 +143,21 @@ fn prove(
             .map(|verdict| proven(&verdict, &recipe.sha256, advice.target))
     };
     let of_recipe = under(recipe, "recipe")?;
-    let advised = match &advice.advised {
-        Some(advised) => {
-            let path = folder.path().join(ADVISED);
-            write_atomically(&path, advised.text.as_bytes()).map_err(|source| CliError::Io {
-                action: "write",
-                path: path.clone(),
-                source,
-            })?;
-            let recipe = Recipe::parse(&resources::read(&path)?, "advised", ADVISED)?;
-            Some(under(&recipe, "advised")?)
-        }
-        None => None,
+    let of_text = |text: &str| {
+        let path = folder.path().join(ADVISED);
+        write_atomically(&path, text.as_bytes()).map_err(|source| CliError::Io {
+            action: "write",
+            path: path.clone(),
+            source,
+        })?;
+        under(&Recipe::parse(&resources::read(&path)?, "advised", ADVISED)?, "advised")
     };
+    let advised = advice.advised.as_ref().map(|advised| of_text(&advised.text)).transpose()?;
+    let failed = advised.as_ref().is_some_and(|proven| !proven.reached);
+    let everything = advice.everything.as_ref().filter(|_| failed);
+    let everything = everything.map(|everything| of_text(&everything.text)).transpose()?;
     discard(&own)?;
-    Ok(AdviceProof { recipe: of_recipe, advised })
+    Ok((AdviceProof { recipe: of_recipe, advised }, everything))
 }
 
 fn judged(

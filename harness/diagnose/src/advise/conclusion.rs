@@ -29,18 +29,26 @@ pub fn proven(verdict: &Verdict, recipe_sha256: &str, target: AdviceTarget) -> P
     }
 }
 
-/// The advice with its proof and what follows from it.
+/// The advice with its proof and what follows from it. Where what the search found does not hold on the unseen prompts, `everything`
+/// is what everything promoted has there, and is advised in its place.
 #[must_use]
-pub fn conclude_advice(advice: Advice, proof: AdviceProof) -> Advice {
+pub fn conclude_advice(mut advice: Advice, mut proof: AdviceProof, everything: Option<Proven>) -> Advice {
+    if let (Some(found), Some(proven), Some(all)) = (&proof.advised, everything, advice.everything.take()) {
+        let kept = advice.advised.as_ref().map_or(0.0, |advised| advised.trial.bytes);
+        advice.notes.push(format!(
+            "the search gave back all but {:.1} kB a token and reached the target on its own prompts, but has {} on the unseen ones: everything \
+             promoted is shown instead",
+            kept / 1000.0,
+            shown(found)
+        ));
+        advice.advised = Some(all);
+        advice.kinds.iter_mut().for_each(|kind| kind.advised.clone_from(&kind.blocks));
+        proof.advised = Some(proven);
+    }
     let AdviceTarget { similarity, top1 } = advice.target;
     let target = match top1 {
         Some(top1) => format!("{similarity} (top-1 {top1})"),
         None => similarity.to_string(),
-    };
-    let shown = |proven: &Proven| {
-        let value = proven.similarity.map_or_else(|| "undefined".to_owned(), |value| format!("{value:.4}"));
-        let rate = proven.top1.map_or_else(String::new, |rate| format!(", top-1 {rate:.3}"));
-        format!("{value}{rate}")
     };
     let judged = proof.advised.as_ref().unwrap_or(&proof.recipe);
     let from_to = match &proof.advised {
@@ -72,6 +80,12 @@ pub fn conclude_advice(advice: Advice, proof: AdviceProof) -> Advice {
     Advice { conclusion, reason, exit_code: exit_code.code(), proof: Some(proof), ..advice }
 }
 
+fn shown(proven: &Proven) -> String {
+    let value = proven.similarity.map_or_else(|| "undefined".to_owned(), |value| format!("{value:.4}"));
+    let rate = proven.top1.map_or_else(String::new, |rate| format!(", top-1 {rate:.3}"));
+    format!("{value}{rate}")
+}
+
 /// The advice where there are too few prompts for any.
 #[must_use]
 pub fn inconclusive_advice(
@@ -100,6 +114,7 @@ pub fn inconclusive_advice(
         sites: std::collections::BTreeMap::new(),
         remedies: Vec::new(),
         advised: None,
+        everything: None,
         proof: None,
         trials: 0,
         notes: Vec::new(),

@@ -100,3 +100,34 @@ fn median(mut rows: Vec<f64>) -> Option<f64> {
     rows.sort_unstable_by(f64::total_cmp);
     rows.get(rows.len() / 2).copied().filter(|value| value.is_finite())
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    fn rows(site: Site, expected: &[f32], found: &[f32], shape: &[usize]) -> Vec<f64> {
+        let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu).expect("fits");
+        let mut rows = Vec::new();
+        measure(site, &tensor(expected), &tensor(found), &mut rows).expect("on the CPU");
+        rows
+    }
+
+    #[test]
+    fn rows_by_hand() {
+        // 25 over 0.25; nothing off; a row of zeros has no signal.
+        let found = rows(Site::Embed, &[3.0, 4.0, 1.0, 1.0, 0.0, 0.0], &[3.0, 4.5, 1.0, 1.0, 0.0, 1.0], &[3, 2]);
+        assert!((found[0] - 20.0).abs() < 1e-9 && found[1].is_infinite() && found.len() == 2, "{found:?}");
+        // Of two heads, one position and two keys: a row a head.
+        let scores = Site::Block(0, BlockSite::Scores);
+        assert_eq!(rows(scores, &[1.0, 0.0, 1.0, 0.0], &[1.0, 0.0, 0.9, 0.0], &[2, 1, 2]).len(), 2);
+    }
+
+    #[test]
+    fn the_median_of_mostly_exact_rows_is_absent() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![f64::INFINITY, 3.0, f64::INFINITY]), None);
+        assert_eq!(median(vec![1.0, f64::INFINITY, 3.0]), Some(3.0));
+    }
+}

@@ -107,6 +107,7 @@ pub fn advise(asked: &Advising<'_>, prompts: AdvicePrompts) -> Result<Advice, Ad
         sites,
         remedies: Vec::new(),
         advised: None,
+        everything: None,
         proof: None,
         trials: 0,
         notes: Vec::new(),
@@ -130,6 +131,9 @@ fn promote<'a>(bench: &'a Bench<'a>, base: &Base<'a>, items: &[Item], advice: &m
     // Where nothing reaches the target, all of it is the best that was found.
     let found = surely_reaches(bench.asked.target, &advice.of_everything);
     if found {
+        let lines = base.lines(search.promoted());
+        advice.everything =
+            Some(Advised { text: base.script(&lines), lines: base.added(&lines), trial: advice.of_everything });
         search.by_kind()?;
         search.by_block()?;
     }
@@ -218,6 +222,7 @@ fn effects(base: &Base<'_>, advice: &mut Advice) -> Result<Vec<Item>, AdviseErro
             bytes: item.bytes(),
             alone_low: base.expressible(&others)?,
             alone_promoted: base.expressible(&[item.promotions(|_| true)])?,
+            blocks: ranges(&item.blocks()),
             advised: Vec::new(),
         };
         found.push((effect, item.clone()));
