@@ -138,20 +138,25 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
     let default_and = |more: &[f64]| [vec![None], numbers(more)].concat();
     match fault.values() {
         Values::None => vec![None],
-        Values::Words(words) => words.iter().map(|word| Some(FaultValue::Word(word))).collect(),
+        // The first word is what is meant without one.
+        Values::Words(words) => {
+            [None].into_iter().chain(words[1..].iter().map(|word| Some(FaultValue::Word(word)))).collect()
+        }
         Values::Clip => clips(&facts.magnitudes),
         // Of the shards of logits nothing has to be computed: they are tried apart.
         Values::Shards | Values::Padding => Vec::new(),
         Values::Mixed { words, named, meaning, .. } => {
-            let words = words.iter().map(|word| Some(FaultValue::Word(word)));
+            let words = [None].into_iter().chain(words[1..].iter().map(|word| Some(FaultValue::Word(word))));
             let pairs =
                 named.iter().flat_map(|word| named_values(fault, facts).into_iter().map(|number| (*word, number)));
             let named = pairs.map(|(word, number)| Some(FaultValue::Named(word, number)));
             let mut all: Vec<_> = words.chain(named).collect();
             if !meaning.is_empty() {
                 all.extend(numbers(&mixed_numbers(fault, a)));
-                // What the first word says is the number 1.
-                all.retain(|value| *value != Some(FaultValue::Word("next")));
+                // Where the first word is `next`, it says what the number 1 says.
+                if words_begin_with_next(fault) {
+                    all.retain(|value| *value != Some(FaultValue::Number(1.0)));
+                }
             }
             all
         }
@@ -176,6 +181,10 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
             _ => vec![None],
         },
     }
+}
+
+fn words_begin_with_next(fault: Fault) -> bool {
+    matches!(fault.values(), Values::Mixed { words: ["next", ..], .. })
 }
 
 fn mixed_numbers(fault: Fault, a: &Architecture) -> Vec<f64> {
