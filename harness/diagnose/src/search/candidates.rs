@@ -21,6 +21,8 @@ pub(crate) const PER_CHANNEL: usize = 65_536;
 pub(crate) struct Facts<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) magnitudes: Magnitudes,
+    /// Whether rows of the arm are not finite.
+    pub(crate) not_finite: bool,
     /// The longest sequence, prompt and steps.
     pub(crate) longest: usize,
 }
@@ -109,8 +111,8 @@ fn of_one_block(fault: Fault, facts: &Facts<'_>, block: u32) -> Vec<Intervention
 /// Values of the same fault near this one, for a number: coarse to fine by `ratio`.
 pub(crate) fn nearby(intervention: &Intervention, ratio: f64) -> Vec<Intervention> {
     let scaled = |by: f64| match intervention.value {
-        Some(FaultValue::Number(number)) => Some(FaultValue::Number(number * by)),
-        Some(FaultValue::Clip { site, limit }) => Some(FaultValue::Clip { site, limit: limit * by }),
+        Some(FaultValue::Number(number)) => Some(FaultValue::Number(rounded(number * by))),
+        Some(FaultValue::Clip { site, limit }) => Some(FaultValue::Clip { site, limit: rounded(limit * by) }),
         _ => None,
     };
     let fits = |value: &FaultValue| match (intervention.fault.values(), value) {
@@ -123,6 +125,11 @@ pub(crate) fn nearby(intervention: &Intervention, ratio: f64) -> Vec<Interventio
     };
     let values = [1.0 / ratio, ratio].into_iter().filter_map(scaled).filter(fits);
     values.map(|value| Intervention { value: Some(value), ..*intervention }).collect()
+}
+
+/// To four digits: what is tuned is not known better.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 fn of(fault: Fault, block: Option<u32>, value: Option<FaultValue>) -> Intervention {
@@ -177,6 +184,11 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
                 // The whole of a row is one group: 4 bits by output channel.
                 groups.chain([PER_CHANNEL]).map(|group| Some(FaultValue::Number(group as f64))).collect()
             }
+            Fault::Overflow if facts.not_finite => {
+                let most = facts.magnitudes.values().fold(0.0, |most: f64, value| most.max(*value));
+                let limits = (1..=20).map(|step| Some(FaultValue::Number(rounded(most * 0.9_f64.powi(step)))));
+                [None].into_iter().chain(limits).collect()
+            }
             Fault::EmbeddingScale => default_and(&[(a.hidden as f64).powf(-0.5), 0.5, 0.9, 1.1, 2.0]),
             _ => vec![None],
         },
@@ -223,7 +235,8 @@ fn clips(magnitudes: &Magnitudes) -> Vec<Option<FaultValue>> {
     let sites = [BlockSite::V, BlockSite::Act, BlockSite::ResidPost, BlockSite::Q, BlockSite::K, BlockSite::MlpOut];
     let of_site = |site: BlockSite| {
         let most = magnitudes.get(site.name()).copied().filter(|most| most.is_finite() && *most > 0.0);
-        most.into_iter().flat_map(move |most| [0.15, 0.4].map(|share| FaultValue::Clip { site, limit: most * share }))
+        most.into_iter()
+            .flat_map(move |most| [0.15, 0.4].map(|share| FaultValue::Clip { site, limit: rounded(most * share) }))
     };
     sites.into_iter().flat_map(of_site).map(Some).collect()
 }

@@ -17,6 +17,8 @@ const BETTER_THAN_CLEAN: f64 = 2.5;
 const TUNED_BETTER_THAN_CLEAN: f64 = 4.0;
 /// And so much more than the next of another name.
 const BETTER_THAN_NEXT: f64 = 1.5;
+/// How many times closer an explanation must be where one prompt gives no standard error.
+const WITHOUT_ERROR: f64 = 20.0;
 /// In standard errors over prompts.
 const SIGNIFICANT: f64 = 3.0;
 /// Predictions closer than this share of what the best leaves unexplained cannot be told apart.
@@ -168,9 +170,10 @@ fn name(diagnosis: &mut Diagnosis, named: &Intervention) {
     diagnosis.confirm = Some(format!("fidelity run --fault {named}"));
 }
 
-/// A float16 overflow needs values that float16 does not hold, and a masked row is named only where none are there.
+/// Where nothing is finite nothing tells faults apart; and a row without a key is not named where float16 could overflow.
 fn believable(found: &Found<'_>, fault: &Intervention) -> bool {
-    fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16
+    let (_, finite) = found.clean.score.not_finite();
+    finite > 0 && (fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16)
 }
 
 /// Steps are so much farther off than prompts as no quantisation makes them.
@@ -241,7 +244,10 @@ fn is_tuned(fault: &Intervention) -> bool {
 }
 
 fn clear(best: &Score, other: &Score, factor: f64) -> bool {
-    best.residual() * factor <= other.residual() && significant(&margin(best, other))
+    let margin = margin(best, other);
+    // One prompt has no standard error: then the difference itself must leave no doubt.
+    let factor = if margin.standard_error.is_none() { factor.max(WITHOUT_ERROR) } else { factor };
+    best.residual() * factor <= other.residual() && significant(&margin)
 }
 
 fn candidate(tried: &Tried) -> Candidate {

@@ -86,6 +86,12 @@ pub(super) fn why_unexplained(
         return "the recipe alone predicts a broken model: faults cannot be told apart in its logits".into();
     }
     let fault = best.fault;
+    if let (not_finite @ 1.., 0) = found.clean.score.not_finite() {
+        let most = found.most;
+        return format!(
+            "none of {not_finite} rows is finite, which tells faults apart no more; the reference's values stay below {most:.3e}, float16 holds 65504"
+        );
+    }
     match next {
         _ if !better && found.clean.score.is_patchy() => {
             "some rows are exact and others are not, so it is no rounding; no fault of the bank explains it".to_owned()

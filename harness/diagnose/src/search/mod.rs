@@ -228,6 +228,7 @@ impl<'a> Search<'a> {
         let facts = Facts {
             architecture: a,
             magnitudes: self.magnitudes()?,
+            not_finite: clean.not_finite().0 > 0,
             longest: self.prompts.iter().map(|prompt| prompt.token_ids.len() + prompt.steps.len()).max().unwrap_or(0),
         };
         for kind in kinds {

@@ -25,6 +25,8 @@ pub(crate) struct Score {
     by_scope: BTreeMap<Scope, (f64, usize)>,
     /// Rows that are as they should be down to float32.
     exact: usize,
+    /// Rows that are finite in the arm.
+    finite: usize,
 }
 
 impl Score {
@@ -37,6 +39,7 @@ impl Score {
                 sum += nmse;
                 count += 1;
                 self.exact += usize::from(nmse < EXACT);
+                self.finite += usize::from(row.iter().all(|value| value.is_finite()));
                 let of_scope = self.by_scope.entry(*scope).or_default();
                 *of_scope = (of_scope.0 + nmse, of_scope.1 + 1);
                 self.pearson = (self.pearson.0 + pearson, self.pearson.1 + 1);
@@ -51,6 +54,11 @@ impl Score {
     pub(crate) fn residual(&self) -> f64 {
         let count = self.residuals.len();
         if count == 0 { MOST } else { self.residuals.values().sum::<f64>() / count as f64 }
+    }
+
+    /// How many of the arm's rows are not finite, and how many are.
+    pub(crate) fn not_finite(&self) -> (usize, usize) {
+        (self.pearson.1 - self.finite, self.finite)
     }
 
     /// Whether some rows are exact and others are not: no rounding leaves rows alone.
