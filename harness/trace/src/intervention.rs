@@ -344,7 +344,7 @@ mod tests {
         for (text, part) in [
             ("gqa_tiles", "did you mean `gqa_tile`?"),
             ("gqa_tile@x", "`x` is not a block index"),
-            ("gqa_tile=3", "expected none"),
+            ("mask_missing=3", "expected none"),
             ("layer_skipped", "needs a block"),
             ("head_tied@1", "takes no block"),
             ("rope_theta=0", "the base, a number from"),

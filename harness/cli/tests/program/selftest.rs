@@ -7,12 +7,16 @@ use crate::support::Desk;
 #[test]
 fn a_slice_of_the_self_test_names_what_was_injected() {
     let answer = Desk::new().fidelity(&["selftest", "--slice", "7/61", "--json"]);
-    assert_eq!(answer.code, Some(0), "{answer:?}");
     let test: Value = serde_json::from_str(&answer.stdout).expect("JSON");
     let cases = test["cases"].as_array().expect("cases");
     assert!(cases.len() >= 10, "{}", cases.len());
-    let named = |case: &&Value| case["truth"] == case["named"] && case["truth"] != "clean";
-    assert!(cases.iter().filter(named).count() >= 5, "{test}");
+    let told = |case: &&Value| ["clean", "unexplained"].iter().all(|none| case["named"] != *none);
+    let right = |case: &&Value| case["truth"] == case["named"];
+    // Few cases cannot say whether the bars are reached; a wrong name or a false alarm is one too many.
+    assert!(cases.iter().filter(told).all(|case| right(&case)), "{test}");
+    assert!(cases.iter().filter(|case| case["truth"] == "clean").all(|case| right(&case)), "{test}");
+    assert!(cases.iter().filter(told).count() >= 8, "{test}");
+    assert!(matches!(answer.code, Some(0 | 1)), "{answer:?}");
 }
 
 #[test]

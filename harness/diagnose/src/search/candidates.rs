@@ -79,7 +79,8 @@ fn in_block(facts: &Facts<'_>, block: u32, tried: &[(Intervention, f64)]) -> Vec
     let mut found = Vec::new();
     for fault in Fault::ALL.into_iter().filter(|fault| fault.places() != Places::Whole) {
         let mut best: Vec<&(Intervention, f64)> = tried.iter().filter(|(it, _)| it.fault == fault).collect();
-        best.sort_by(|a, b| a.1.total_cmp(&b.1));
+        // What is meant without a value comes first, whatever it is worth in every block.
+        best.sort_by(|a, b| (a.0.value.is_some()).cmp(&b.0.value.is_some()).then(a.1.total_cmp(&b.1)));
         match fault.places() {
             Places::OneBlock => found.extend(of_one_block(fault, facts, block)),
             _ => found

@@ -58,7 +58,7 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
         && better
         && leaves_noise(search, found, best)?
         && next.is_none_or(|next| clear(&best.score, &next.score, BETTER_THAN_NEXT))
-        && believable(found, &best.fault);
+        && believable(found, best);
     diagnosis.runner_up = next.map(candidate);
     diagnosis.margin = Some(margin(&best.score, next.map_or(clean, |next| &next.score)));
     if explains {
@@ -171,9 +171,9 @@ fn name(diagnosis: &mut Diagnosis, named: &Intervention) {
 }
 
 /// Where nothing is finite nothing tells faults apart; and a row without a key is not named where float16 could overflow.
-fn believable(found: &Found<'_>, fault: &Intervention) -> bool {
-    let (_, finite) = found.clean.score.not_finite();
-    finite > 0 && (fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16)
+fn believable(found: &Found<'_>, best: &Tried) -> bool {
+    let (_, finite) = best.score.not_finite();
+    finite > 0 && (best.fault.fault != Fault::MaskedRowNan || found.most < MOST_FLOAT16)
 }
 
 /// Steps are so much farther off than prompts as no quantisation makes them.

@@ -42,7 +42,7 @@ const IN_BLOCKS_AGAIN: usize = 6;
 /// More rows than this tell no more.
 const MOST_ROWS: usize = 96;
 /// So many faults in single blocks are tried in any case.
-const FEW_CANDIDATES: usize = 500;
+const FEW_CANDIDATES: usize = 400;
 /// Steps that are looked at, at least.
 const STEPS: usize = 2;
 /// NMSE below which nothing is wrong.
@@ -192,6 +192,13 @@ impl<'a> Search<'a> {
                 let score = predictor.score(candidate.fault, &self.all)?;
                 finalists.push(Tried { fault: candidate.fault, score });
             }
+            // Few rows may not tell two readings of the best name apart.
+            if let Some(other) = finalists.first().and_then(|best| second_of_name(&tried, &best.fault)) {
+                let score = predictor.score(other, &self.all)?;
+                if score.residual() < finalists[0].score.residual() {
+                    finalists[0] = Tried { fault: other, score };
+                }
+            }
             finalists.sort_by(|a, b| a.score.residual().total_cmp(&b.score.residual()));
         }
         let rows = self.float32.rows.get() + self.emulated.as_ref().map_or(0, |(it, _)| it.rows.get());
@@ -244,7 +251,8 @@ impl<'a> Search<'a> {
             let mut candidates = candidates::in_blocks(&facts, &values);
             candidates.retain(|candidate| candidates::concerns(candidate) == kind);
             self.nearest_first(&mut candidates);
-            candidates.truncate(self.affordable(PASSES_IN_BLOCKS, LEAST_ROWS).max(FEW_CANDIDATES));
+            let least = self.few(LEAST_ROWS, kind).rows();
+            candidates.truncate(self.affordable(PASSES_IN_BLOCKS, least).max(FEW_CANDIDATES));
             on_progress(&format!("trying {} faults in single blocks", candidates.len()));
             let fewer = self.few(self.affordable(PASSES_IN_BLOCKS, candidates.len()).min(few.rows()), kind);
             let mut in_blocks = self.each(predictor, candidates, &fewer)?;
@@ -375,9 +383,15 @@ fn kinds(scopes: &BTreeMap<Scope, f64>) -> Vec<Concerns> {
     match (prompts, steps) {
         (Some(_), None) => vec![Concerns::All],
         (Some(prompts), Some(steps)) if prompts * 3.0 < *steps => vec![Concerns::Steps],
-        (Some(prompts), Some(steps)) if prompts * 1.3 > *steps => vec![Concerns::All],
+        (Some(prompts), Some(steps)) if prompts * 2.0 > *steps => vec![Concerns::All],
         _ => vec![Concerns::All, Concerns::Steps],
     }
+}
+
+/// The next best of the same name.
+fn second_of_name(tried: &[Tried], best: &Intervention) -> Option<Intervention> {
+    let others = tried.iter().filter(|it| it.fault.fault == best.fault && it.fault != *best);
+    others.min_by(|a, b| a.score.residual().total_cmp(&b.score.residual())).map(|it| it.fault)
 }
 
 /// The best of each name, best first.
