@@ -11,7 +11,8 @@ fn a_slice_of_the_self_test_names_what_was_injected() {
     let cases = test["cases"].as_array().expect("cases");
     assert!(cases.len() >= 10, "{}", cases.len());
     let told = |case: &&Value| ["clean", "unexplained"].iter().all(|none| case["named"] != *none);
-    let right = |case: &&Value| case["truth"] == case["named"];
+    let same = |case: &Value| case["equivalent"].as_array().is_some_and(|names| names.contains(&case["truth"]));
+    let right = |case: &&Value| case["truth"] == case["named"] || same(case);
     // Few cases cannot say whether the bars are reached; a wrong name or a false alarm is one too many.
     assert!(cases.iter().filter(told).all(|case| right(&case)), "{test}");
     assert!(cases.iter().filter(|case| case["truth"] == "clean").all(|case| right(&case)), "{test}");

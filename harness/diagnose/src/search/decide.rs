@@ -247,7 +247,10 @@ fn clear(best: &Score, other: &Score, factor: f64) -> bool {
     let margin = margin(best, other);
     // One prompt has no standard error: then the difference itself must leave no doubt.
     let factor = if margin.standard_error.is_none() { factor.max(WITHOUT_ERROR) } else { factor };
-    best.residual() * factor <= other.residual() && significant(&margin)
+    // Residuals of prompts differ by orders of magnitude: their ratio can be sure where their difference is not.
+    let in_proportion = best.behind_in_proportion(other);
+    let sure = significant(&margin) || in_proportion.1.is_some_and(|error| in_proportion.0 > SIGNIFICANT * error);
+    best.residual() * factor <= other.residual() && sure
 }
 
 fn candidate(tried: &Tried) -> Candidate {

@@ -11,6 +11,9 @@ const MOST: f64 = 4.0;
 const EXACT: f64 = 1e-9;
 const NOT_EXACT: f64 = 1e-6;
 
+/// Residuals are no smaller than float32 makes them.
+const TINY: f64 = 1e-12;
+
 /// Logits by scope and position.
 pub(crate) type Rows = BTreeMap<Scope, BTreeMap<u32, Vec<f32>>>;
 
@@ -77,10 +80,19 @@ impl Score {
 
     /// Mean of other − self over the prompts of both, its standard error, and their number.
     pub(crate) fn behind(&self, other: &Self) -> (f64, Option<f64>, usize) {
+        self.paired(other, |own, other| other - own)
+    }
+
+    /// The same of ln(other / self): one hard prompt weighs no more than an easy one.
+    pub(crate) fn behind_in_proportion(&self, other: &Self) -> (f64, Option<f64>, usize) {
+        self.paired(other, |own, other| ((other + TINY) / (own + TINY)).ln())
+    }
+
+    fn paired(&self, other: &Self, difference: impl Fn(f64, f64) -> f64) -> (f64, Option<f64>, usize) {
         let differences: Vec<f64> = self
             .residuals
             .iter()
-            .filter_map(|(prompt, own)| other.residuals.get(prompt).map(|other| other - own))
+            .filter_map(|(prompt, own)| other.residuals.get(prompt).map(|other| difference(*own, *other)))
             .collect();
         let count = differences.len();
         let mean = differences.iter().sum::<f64>() / count.max(1) as f64;
