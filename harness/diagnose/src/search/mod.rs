@@ -42,7 +42,7 @@ const IN_BLOCKS_AGAIN: usize = 6;
 /// More rows than this tell no more.
 const MOST_ROWS: usize = 96;
 /// So many faults in single blocks are tried in any case.
-const FEW_CANDIDATES: usize = 400;
+const FEW_CANDIDATES: usize = 800;
 /// Steps that are looked at, at least.
 const STEPS: usize = 2;
 /// NMSE below which nothing is wrong.
