@@ -55,6 +55,11 @@ pub(crate) fn concerns(intervention: &Intervention) -> Concerns {
     }
 }
 
+/// Whether it makes rows depend on later tokens of their chunk.
+pub(crate) const fn looks_ahead(intervention: &Intervention) -> bool {
+    matches!(intervention.fault, Fault::MaskMissing | Fault::MaskRepeated)
+}
+
 /// Every fault that this architecture can have, in every block, with the values that are tried first.
 pub(crate) fn everywhere(facts: &Facts<'_>) -> Vec<Intervention> {
     let a = facts.architecture;

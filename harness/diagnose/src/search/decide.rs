@@ -30,14 +30,16 @@ const STEPS_APART: f64 = 20.0;
 /// So many rows tell how far an arm is off anyway.
 const ENOUGH_ROWS: usize = 6;
 /// Rows that a fault changes may be so many times farther off, and are never expected to be nearer than this.
-const NOISIER: f64 = 10.0;
-const FLOOR: f64 = 3e-4;
+const NOISIER: f64 = 30.0;
+const FLOOR: f64 = 5e-4;
+/// Two roundings of one recipe are farther from each other than one of them is from the reference: their errors add up.
+const TWO_ROUNDINGS: f64 = 2.5;
 /// The largest finite float16.
 const MOST_FLOAT16: f64 = 65_504.0;
 
 pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis, DiagnoseError> {
     let clean = &found.clean.score;
-    let believed = |least: f64| found.clean.recipe_costs.map_or(least, |costs| least.max(1.5 * costs));
+    let believed = |least: f64| found.clean.recipe_costs.map_or(least, |costs| least.max(TWO_ROUNDINGS * costs));
     let mut diagnosis = undecided(search, found);
     let Some(best) = found.finalists.first() else {
         return Ok(nothing_wrong(search, found, diagnosis));

@@ -281,7 +281,12 @@ impl<'a> Search<'a> {
         faults: Vec<Intervention>,
         few: &Selection,
     ) -> Result<Vec<Tried>, DiagnoseError> {
-        faults.into_iter().map(|fault| Ok(Tried { fault, score: predictor.score(fault, few)? })).collect()
+        // Where a row depends on later tokens of its chunk, the beginning of a prompt is another chunk.
+        let whole = Selection {
+            parts: few.parts.iter().map(|(at, _, steps)| (*at, self.prompts[*at].token_ids.len(), *steps)).collect(),
+        };
+        let rows = |fault: &Intervention| if candidates::looks_ahead(fault) { &whole } else { few };
+        faults.into_iter().map(|fault| Ok(Tried { score: predictor.score(fault, rows(&fault))?, fault })).collect()
     }
 
     /// How many rows of each of so many candidates so many passes pay for.
