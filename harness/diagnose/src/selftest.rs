@@ -104,13 +104,13 @@ fn run_precision(
         if !wanted() {
             continue;
         }
-        let faulty = injecting.faulty(case.injected.into_iter().collect())?;
+        let faulty = injecting.with_faults(case.injected.into_iter().collect())?;
         let arm = if predicting.is_some() { faulty.jittered(case.seed) } else { faulty };
         let computed = rows(bench, steps, &arm)?;
         let without = match clean.entry(case.seed) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(place) => {
-                let arm = injecting.faulty(Vec::new())?;
+                let arm = injecting.with_faults(Vec::new())?;
                 let arm = if predicting.is_some() { arm.jittered(case.seed) } else { arm };
                 place.insert(rows(bench, steps, &arm)?)
             }

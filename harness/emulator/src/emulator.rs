@@ -18,6 +18,7 @@ use crate::{
 };
 
 /// A checkpoint under a recipe, with faults.
+#[derive(Clone)]
 pub struct Emulator {
     decoder: Decoder,
     applied: Option<Applied>,
@@ -129,30 +130,13 @@ impl Emulator {
         Ok(Self::of_parts(decoder, None, BTreeMap::new(), basis, None))
     }
 
-    /// The same with faults injected.
-    ///
-    /// # Errors
-    /// A fault does not fit the checkpoint.
-    pub fn with_faults(mut self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
-        (self.decoder, self.wiring) = self.decoder.with_faults(interventions).map_err(EmulatorError::Fault)?;
-        Ok(self)
-    }
-
     /// Another emulator of the same weights and grids with these faults, and none that this one has; weights are shared.
     ///
     /// # Errors
     /// A fault does not fit the checkpoint.
-    pub fn faulty(&self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
+    pub fn with_faults(&self, interventions: Vec<Intervention>) -> Result<Self, EmulatorError> {
         let (decoder, wiring) = self.decoder.with_faults(interventions).map_err(EmulatorError::Fault)?;
-        Ok(Self {
-            decoder,
-            wiring,
-            applied: self.applied.clone(),
-            grids: self.grids.clone(),
-            basis: self.basis.clone(),
-            first: self.first.clone(),
-            jitter: self.jitter,
-        })
+        Ok(Self { decoder, wiring, ..self.clone() })
     }
 
     /// The same quantiser with another rounding and a small gain in every channel, both drawn from a seed: for tests of what is

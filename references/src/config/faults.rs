@@ -66,40 +66,7 @@ impl Architecture {
             {
                 Some("it is an encoder and has no KV-cache")
             }
-            Fault::SoftmaxAcrossHeads
-            | Fault::MaskRepeated
-            | Fault::MaskMissing
-            | Fault::MaskOffsetLost
-            | Fault::GqaTile
-            | Fault::ScoreScale
-            | Fault::PositionShift
-            | Fault::BosMissing
-            | Fault::BosDoubled
-            | Fault::MlpBiasDropped
-            | Fault::QkNormMissing
-            | Fault::NormWeight
-            | Fault::LayerSkipped
-            | Fault::LayerDuplicated
-            | Fault::LayersSwapped
-            | Fault::HeadTied
-            | Fault::NormEps
-            | Fault::ActivationExchanged
-            | Fault::HeadMissing
-            | Fault::ShardsSwapped
-            | Fault::VocabPadded
-            | Fault::KvLayout
-            | Fault::KvOffset
-            | Fault::KvRotated
-            | Fault::KvStale
-            | Fault::KvHistoryLost
-            | Fault::KvTruncated
-            | Fault::ActivationClipped
-            | Fault::CalibrationRange
-            | Fault::Int4Group
-            | Fault::EmbeddingScale
-            | Fault::ResidualEightBit
-            | Fault::Overflow
-            | Fault::MaskedRowNan => None,
+            _ => None,
         }
     }
 

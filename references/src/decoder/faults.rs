@@ -149,14 +149,24 @@ impl Weights {
         let Some(at) = intervention.block.map(|block| block as usize) else { return };
         match (intervention.fault, intervention.word()) {
             (Fault::LayerSkipped, _) => self.order[at] = Step::Nothing(at),
-            (Fault::LayerDuplicated, "copied") => self.order[at + 1] = Step::At { block: at, site: at + 1 },
+            (Fault::LayerDuplicated, "copied") => {
+                let copied = self.blocks[at].clone();
+                self.put(copied, at + 1);
+            }
             (Fault::LayerDuplicated, _) => self.order.insert(at, Step::Unseen(at)),
             _ => {
                 let other = intervention.number().map_or(at + 1, |other| other as usize);
-                self.order[at] = Step::At { block: other, site: at };
-                self.order[other] = Step::At { block: at, site: other };
+                let (one, two) = (self.blocks[at].clone(), self.blocks[other].clone());
+                self.put(two, at);
+                self.put(one, other);
             }
         }
+    }
+
+    /// Puts a block's weights in another place; windows, RoPE and the scale of scores stay with the place.
+    fn put(&mut self, mut block: Block, place: usize) {
+        block.attention.layer = self.blocks[place].attention.layer;
+        self.blocks[place] = block;
     }
 
     fn scale_scores(&mut self, intervention: &Intervention) {

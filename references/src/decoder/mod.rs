@@ -164,13 +164,6 @@ enum Step {
     Block(usize),
     /// A block that no instrument sees.
     Unseen(usize),
-    /// Weights of one block at the sites of another.
-    At {
-        /// Whose weights.
-        block: usize,
-        /// Whose sites.
-        site: usize,
-    },
     /// Nothing, at the sites of this block.
     Nothing(usize),
 }
@@ -362,32 +355,25 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let (block, site, unseen) = match step {
-            Step::Block(block) => (block, block, false),
-            Step::Unseen(block) => (block, block, true),
-            Step::At { block, site } => (block, site, false),
+        let (index, unseen) = match step {
+            Step::Block(index) => (index, false),
+            Step::Unseen(index) => (index, true),
             Step::Nothing(site) => {
-                let at = |site_in, tensor| instrument.at(Site::Block(site as u32, site_in), Part::All, tensor);
-                return [BlockSite::ResidMid, BlockSite::ResidPost].into_iter().try_fold(input, {
-                    let mut at = at;
-                    move |tensor, site_in| at(site_in, tensor)
-                });
+                let mut at = |name, tensor| instrument.at(Site::Block(site as u32, name), Part::All, tensor);
+                let middle = at(BlockSite::ResidMid, input)?;
+                return at(BlockSite::ResidPost, middle);
             }
         };
         let mut nobody = Nobody;
         let instrument = if unseen { &mut nobody } else { instrument };
-        let wiring = wiring.block(site as u32, rope.rope());
-        let mut block = self.weights.blocks[block].clone();
-        // What is moved are weights; windows and RoPE stay with the place.
-        block.attention.layer = self.weights.blocks[site].attention.layer;
-        self.through_block(&block, site, slot, input, feeds, rope, &wiring, instrument)
+        let wiring = wiring.block(index as u32, rope.rope());
+        self.through_block(index, slot, input, feeds, rope, &wiring, instrument)
     }
 
     #[allow(clippy::too_many_arguments)]
     fn through_block(
         &self,
-        block: &Block,
-        site_index: usize,
+        index: usize,
         slot: usize,
         input: Tensor,
         feeds: &mut [Feed<'_>],
@@ -395,8 +381,9 @@ impl Decoder {
         wiring: &BlockWiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
+        let block = &self.weights.blocks[index];
         let placement = self.weights.architecture.norm_placement;
-        let mut site = |site, part, tensor| instrument.at(Site::Block(site_index as u32, site), part, tensor);
+        let mut site = |site, part, tensor| instrument.at(Site::Block(index as u32, site), part, tensor);
         let (attended, norm) = match placement {
             NormPlacement::Before => {
                 (site(BlockSite::AttnNorm, Part::All, block.attn_norm.apply(&input)?)?, &block.mlp_norm)

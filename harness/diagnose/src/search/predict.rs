@@ -179,7 +179,7 @@ impl Predictor<'_> {
         selection: &Selection,
         taps: &Taps,
     ) -> Result<BTreeMap<usize, BTreeMap<Scope, Sites>>, DiagnoseError> {
-        let emulator = self.emulator.faulty(faults.to_vec())?;
+        let emulator = self.emulator.with_faults(faults.to_vec())?;
         let stepwise = self.steps_always || faults.iter().any(needs_steps);
         self.rows.set(self.rows.get() + selection.rows());
         let mut found = BTreeMap::new();
