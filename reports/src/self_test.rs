@@ -9,16 +9,10 @@ use fidelity_verdict::{CaseOutcome, DETECTABLE, Rates, SelfTest, SelfTestCase, b
 pub fn self_test_text(test: &SelfTest) -> String {
     let mut text = String::from("precision  faults  detected  right   wrong  clean  false alarms  too small\n");
     for (precision, rates) in test.rates() {
+        let [faults, detected, right, wrong, clean, alarms, small] = cells(&rates);
         let _ = writeln!(
             text,
-            "{precision:<9}  {:>6}  {:>8}  {:>6}  {:>6}  {:>5}  {:>12}  {:>9}",
-            rates.faults,
-            share(rates.detected, &rates),
-            share(rates.right, &rates),
-            share(rates.wrong, &rates),
-            rates.clean,
-            rates.false_alarms,
-            rates.undetectable
+            "{precision:<9}  {faults:>6}  {detected:>8}  {right:>6}  {wrong:>6}  {clean:>5}  {alarms:>12}  {small:>9}"
         );
     }
     let others: Vec<&SelfTestCase> = test.cases.iter().filter(|case| !is_right(case.outcome())).collect();
@@ -59,14 +53,8 @@ pub fn self_test_markdown(test: &SelfTest, command: &str) -> String {
         let reached = if rates.reach(&bars) { "reached" } else { "**not reached**" };
         let _ = writeln!(
             page,
-            "| {precision} | {} | {} | {} | {} | {} | {} | {} | detected ≥ {:.0} %{right}, wrong ≤ {:.0} %{alarms}: {reached} |",
-            rates.faults,
-            share(rates.detected, &rates),
-            share(rates.right, &rates),
-            share(rates.wrong, &rates),
-            rates.clean,
-            rates.false_alarms,
-            rates.undetectable,
+            "| {precision} | {} | detected ≥ {:.0} %{right}, wrong ≤ {:.0} %{alarms}: {reached} |",
+            cells(&rates).join(" | "),
             100.0 * bars.detected,
             100.0 * bars.wrong,
         );
@@ -127,6 +115,15 @@ fn injected(case: &SelfTestCase) -> &str {
 
 fn said(case: &SelfTestCase) -> &str {
     if case.as_fault.is_empty() { &case.named } else { &case.as_fault }
+}
+
+/// Faults, detected, right and wrong names, clean runs, false alarms, and those too small.
+fn cells(rates: &Rates) -> [String; 7] {
+    let shares = [rates.detected, rates.right, rates.wrong].map(|count| share(count, rates));
+    let [detected, right, wrong] = shares;
+    let [faults, clean, alarms, small] =
+        [rates.faults, rates.clean, rates.false_alarms, rates.undetectable].map(|count| count.to_string());
+    [faults, detected, right, wrong, clean, alarms, small]
 }
 
 fn share(count: usize, rates: &Rates) -> String {

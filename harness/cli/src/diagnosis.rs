@@ -78,13 +78,11 @@ impl Patient<'_> {
             float32: &float32,
             emulated: self.emulated,
             checkpoint,
-            device: self.device,
-            scopes: &scopes,
             right_ids: &BTreeMap::new(),
             bos: self.bos()?,
             first_bad_site: verdict.first_bad_site(),
         };
-        Ok(diagnose(&question, &|line| self.progress.say(line))?)
+        Ok(diagnose(&question, self.device, &scopes, &|line| self.progress.say(line))?)
     }
 
     /// How BOS is put before texts: as the row says that was asked for, else the one that the trace says it is of.

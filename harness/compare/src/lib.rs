@@ -31,3 +31,4 @@ pub use bootstrap::BOOTSTRAP;
 pub use conclude::{Header, NotComputed, conclude};
 pub use generated::generated;
 pub use prompt::{PromptComparison, PromptSettings, compare_prompt};
+pub use row::{Measured, RowMetrics, measure};

@@ -2,30 +2,30 @@
 
 /// The metrics of one row; absent where not defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RowMetrics {
+pub struct RowMetrics {
     /// r·d / (‖r‖ ‖d‖). Absent when ‖r‖ = 0; 0 when only ‖d‖ = 0.
-    pub(crate) cosine: Option<f64>,
+    pub cosine: Option<f64>,
     /// Cosine of the two rows about their means. Absent when r is constant; 0 when only d is.
-    pub(crate) pearson: Option<f64>,
+    pub pearson: Option<f64>,
     /// ‖d − r‖ / ‖r‖. Absent when only ‖r‖ = 0; 0 when both are.
-    pub(crate) relative_l2: Option<f64>,
+    pub relative_l2: Option<f64>,
     /// ‖d − r‖² / ‖r − mean(r)‖². Absent when r is constant.
-    pub(crate) nmse: Option<f64>,
+    pub nmse: Option<f64>,
     /// 10 log₁₀(‖r‖² / ‖d − r‖²), dB. Absent when ‖r‖ = 0, and when the rows are equal (infinite).
-    pub(crate) sqnr_db: Option<f64>,
+    pub sqnr_db: Option<f64>,
     /// max |d − r|.
-    pub(crate) max_abs: f64,
+    pub max_abs: f64,
     /// ‖d‖ / ‖r‖. Absent when ‖r‖ = 0.
-    pub(crate) norm_ratio: Option<f64>,
+    pub norm_ratio: Option<f64>,
     /// Every value of d equals that of r.
-    pub(crate) exact: bool,
+    pub exact: bool,
     /// d is one constant and r is not.
-    pub(crate) constant: bool,
+    pub constant: bool,
 }
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Measured {
+pub enum Measured {
     /// The reference holds a NaN or an infinity: nothing to compare with.
     ReferenceNotFinite,
     /// The arm holds a NaN or an infinity.
@@ -35,7 +35,8 @@ pub(crate) enum Measured {
 }
 
 /// Measures a row of the arm against the reference's; both of the same length, at least 1.
-pub(crate) fn measure(reference: &[f32], device: &[f32]) -> Measured {
+#[must_use]
+pub fn measure(reference: &[f32], device: &[f32]) -> Measured {
     let sums = Sums::over(reference, device);
     // Squares of finite f32 cannot overflow f64, so these sums are finite exactly when every value is.
     if !sums.reference_energy.is_finite() {

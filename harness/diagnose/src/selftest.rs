@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     DiagnoseError,
-    search::{ArmPrompt, Known, Rows, apart, explain_rows, rows_of},
+    search::{ArmPrompt, Question, Rows, apart, explain_rows, rows_of},
 };
 
 /// Seeds of clean runs, for each checkpoint and precision.
@@ -126,7 +126,7 @@ fn run_precision(
             })
             .collect();
         let with_recipe = number % 2 == 0 && predicting.is_some();
-        let known = Known {
+        let question = Question {
             float32,
             emulated: predicting.filter(|_| with_recipe),
             checkpoint: bench.checkpoint,
@@ -134,7 +134,7 @@ fn run_precision(
             bos: BosConvention::Tokenizer,
             first_bad_site: None,
         };
-        let found = explain_rows(&known, &prompts, &|_| {})?;
+        let found = explain_rows(&question, &prompts, &|_| {})?;
         let equivalent = found.equivalent.iter().filter_map(|fault| fault.split(['@', '=']).next());
         on_case(SelfTestCase {
             checkpoint: bench.name.to_owned(),

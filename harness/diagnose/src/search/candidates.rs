@@ -27,6 +27,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) longest: usize,
 }
 
+impl Facts<'_> {
+    /// The largest magnitude of all.
+    pub(crate) fn most(&self) -> f64 {
+        self.magnitudes.values().fold(0.0, |most: f64, value| most.max(*value))
+    }
+}
+
 /// Largest magnitude by kind of site, of the reference.
 pub(crate) type Magnitudes = BTreeMap<&'static str, f64>;
 
@@ -151,19 +158,15 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
     let default_and = |more: &[f64]| [vec![None], numbers(more)].concat();
     match fault.values() {
         Values::None => vec![None],
-        // The first word is what is meant without one.
-        Values::Words(words) => {
-            [None].into_iter().chain(words[1..].iter().map(|word| Some(FaultValue::Word(word)))).collect()
-        }
+        Values::Words(words) => of_words(words).collect(),
         Values::Clip => clips(&facts.magnitudes),
         // Of the shards of logits nothing has to be computed: they are tried apart.
         Values::Shards | Values::Padding => Vec::new(),
         Values::Mixed { words, named, meaning, .. } => {
-            let words = [None].into_iter().chain(words[1..].iter().map(|word| Some(FaultValue::Word(word))));
             let pairs =
                 named.iter().flat_map(|word| named_values(fault, facts).into_iter().map(|number| (*word, number)));
             let named = pairs.map(|(word, number)| Some(FaultValue::Named(word, number)));
-            let mut all: Vec<_> = words.chain(named).collect();
+            let mut all: Vec<_> = of_words(words).chain(named).collect();
             if !meaning.is_empty() {
                 all.extend(numbers(&mixed_numbers(fault, a)));
                 // Where the first word is `next`, it says what the number 1 says.
@@ -191,7 +194,7 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
                 groups.chain([PER_CHANNEL]).map(|group| Some(FaultValue::Number(group as f64))).collect()
             }
             Fault::Overflow if facts.not_finite => {
-                let most = facts.magnitudes.values().fold(0.0, |most: f64, value| most.max(*value));
+                let most = facts.most();
                 let limits = (1..=20).map(|step| Some(FaultValue::Number(rounded(most * 0.9_f64.powi(step)))));
                 [None].into_iter().chain(limits).collect()
             }
@@ -199,6 +202,11 @@ fn values(fault: Fault, facts: &Facts<'_>) -> Vec<Option<FaultValue>> {
             _ => vec![None],
         },
     }
+}
+
+/// The first word is what is meant without one.
+fn of_words(words: &'static [&'static str]) -> impl Iterator<Item = Option<FaultValue>> {
+    [None].into_iter().chain(words[1..].iter().map(|word| Some(FaultValue::Word(word))))
 }
 
 fn words_begin_with_next(fault: Fault) -> bool {

@@ -9,7 +9,7 @@ use super::{
 use crate::entry;
 
 /// NMSE up to which quantisation alone is believed where no recipe is at hand: 16-bit activations and 8-bit weights are within.
-const QUANTISATION: f64 = 0.02;
+pub(super) const QUANTISATION: f64 = 0.02;
 /// NMSE up to which what a fault leaves unexplained is believed to be quantisation.
 const RESIDUAL: f64 = 0.06;
 /// A fault must explain so much more than nothing wrong does; one with a tuned number more, since it can fit noise.
@@ -58,9 +58,9 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
     }
     let explains = best.score.residual() <= believed(RESIDUAL)
         && better
-        && leaves_noise(search, found, best)?
         && next.is_none_or(|next| clear(&best.score, &next.score, BETTER_THAN_NEXT))
-        && believable(found, best);
+        && believable(found, best)
+        && leaves_noise(search, found, best)?;
     diagnosis.runner_up = next.map(candidate);
     diagnosis.margin = Some(margin(&best.score, next.map_or(clean, |next| &next.score)));
     if explains {
@@ -180,10 +180,8 @@ fn believable(found: &Found<'_>, best: &Tried) -> bool {
 
 /// Steps are so much farther off than prompts as no quantisation makes them.
 fn steps_apart(clean: &Score) -> bool {
-    let scopes = clean.by_scope();
-    let prompts = scopes.get(&Scope::Prefill).or_else(|| scopes.get(&Scope::Base));
-    let steps = scopes.get(&Scope::Tbt);
-    prompts.zip(steps).is_some_and(|(prompts, steps)| *steps > STEPS_APART * *prompts && *steps > FLOOR)
+    let both = clean.of_prompts().zip(clean.of_steps());
+    both.is_some_and(|(prompts, steps)| steps > STEPS_APART * prompts && steps > FLOOR)
 }
 
 /// Whether it is what a quantisation recipe does, and no fault by itself.

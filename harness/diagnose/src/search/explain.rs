@@ -1,9 +1,9 @@
 //! Evidence in words and numbers, and the experiments that would say more.
 
-use fidelity_trace::{Intervention, Scope};
+use fidelity_trace::Intervention;
 use fidelity_verdict::Diagnosis;
 
-use super::{Found, Tried, candidates, candidates::Concerns};
+use super::{Found, Tried, candidates, candidates::Concerns, decide::QUANTISATION};
 use crate::entry;
 
 pub(super) fn of_a_fault(
@@ -108,23 +108,21 @@ pub(super) fn why_unexplained(
 
 /// Which scopes are wrong says where to look.
 fn scopes(found: &Found<'_>) -> Option<String> {
-    let scopes = found.clean.score.by_scope();
-    let prompts = scopes.get(&Scope::Prefill).or_else(|| scopes.get(&Scope::Base))?;
-    let steps = scopes.get(&Scope::Tbt)?;
-    Some(match (*prompts > 0.02, *steps > 0.02) {
+    let (prompts, steps) = found.clean.score.of_prompts().zip(found.clean.score.of_steps())?;
+    Some(match (prompts > QUANTISATION, steps > QUANTISATION) {
         (false, true) => {
             format!(
                 "prompts are right ({}), steps are not ({}): the cache, its mask or the tables of steps",
-                share(*prompts),
-                share(*steps)
+                share(prompts),
+                share(steps)
             )
         }
         (true, true) => {
-            format!("prompts ({}) and steps ({}) are wrong alike: not the cache", share(*prompts), share(*steps))
+            format!("prompts ({}) and steps ({}) are wrong alike: not the cache", share(prompts), share(steps))
         }
-        (true, false) => format!("prompts are wrong ({}), steps are not ({})", share(*prompts), share(*steps)),
+        (true, false) => format!("prompts are wrong ({}), steps are not ({})", share(prompts), share(steps)),
         (false, false) => {
-            format!("prompts differ by {} and steps by {} of a row's variance", share(*prompts), share(*steps))
+            format!("prompts differ by {} and steps by {} of a row's variance", share(prompts), share(steps))
         }
     })
 }
@@ -135,9 +133,8 @@ pub(super) fn to_confirm(named: &Intervention) -> Vec<String> {
 
 /// The cheapest experiments that split what is left, as the fault literature orders them.
 pub(super) fn to_decide(found: &Found<'_>, diagnosis: &Diagnosis) -> Vec<String> {
-    let scopes = found.clean.score.by_scope();
-    let prompts = scopes.get(&Scope::Prefill).or_else(|| scopes.get(&Scope::Base)).copied();
-    let steps_alone = prompts.is_some_and(|it| it < 0.02) && scopes.contains_key(&Scope::Tbt);
+    let (prompts, has_steps) = (found.clean.score.of_prompts(), found.clean.score.of_steps().is_some());
+    let steps_alone = prompts.is_some_and(|it| it < QUANTISATION) && has_steps;
     let mut next = Vec::new();
     if steps_alone {
         next.push("a step that sees itself alone (scope tbt_self): right means that the cache's contents are wrong, not the graph".into());
@@ -153,7 +150,7 @@ pub(super) fn to_decide(found: &Found<'_>, diagnosis: &Diagnosis) -> Vec<String>
         next.push("the recipe (--recipe): its emulator predicts what quantisation alone costs".into());
     }
     let tried = found.finalists.first().map(|best| candidates::concerns(&best.fault));
-    if tried == Some(Concerns::All) && !scopes.contains_key(&Scope::Tbt) {
+    if tried == Some(Concerns::All) && !has_steps {
         next.push("steps (scope tbt): the same prompts, one token at a time".into());
     }
     next

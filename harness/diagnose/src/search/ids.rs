@@ -1,6 +1,6 @@
 //! Before any tensor: were the right ids fed?
 
-use super::{ArmPrompt, DiagnoseError, Known};
+use super::{ArmPrompt, DiagnoseError, Question};
 
 /// How the ids that an arm was fed differ from those of its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Difference {
 
 /// What is wrong with the ids of most prompts that have a text, if the checkpoint has a tokenizer; without one, whether they
 /// begin with two BOS.
-pub(super) fn difference(question: &Known<'_>, prompts: &[ArmPrompt]) -> Result<Option<Difference>, DiagnoseError> {
+pub(super) fn difference(question: &Question<'_>, prompts: &[ArmPrompt]) -> Result<Option<Difference>, DiagnoseError> {
     let bos = question.checkpoint.architecture().bos;
     let mut found = Vec::new();
     for prompt in prompts {

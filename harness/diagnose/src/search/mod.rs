@@ -19,7 +19,7 @@ use fidelity_references::{Checkpoint, RopeScaling};
 use fidelity_trace::{BosConvention, Fault, Intervention, Network, Places, Scope, Taps, Trace, TraceError};
 use fidelity_verdict::{BadSite, Diagnosis};
 
-use candidates::{Concerns, Facts, Magnitudes};
+use candidates::{Concerns, Facts};
 pub(crate) use predict::{ArmPrompt, rows_of};
 use predict::{Predictor, Selection};
 use score::Score;
@@ -56,26 +56,12 @@ pub struct Question<'a> {
     pub emulated: Option<(&'a Emulator, &'a str)>,
     /// The checkpoint.
     pub checkpoint: &'a Checkpoint,
-    /// What the arm computed.
-    pub device: &'a Trace,
-    /// The scopes to look at; all that the trace holds when empty.
-    pub scopes: &'a [Scope],
     /// The ids that prompts should have, by their id, where that is known apart from their texts.
     pub right_ids: &'a BTreeMap<String, Vec<u32>>,
     /// How BOS is put before a text.
     pub bos: BosConvention,
     /// The first bad site, as comparing the arm with the reference found it.
     pub first_bad_site: Option<BadSite>,
-}
-
-/// The same without the arm.
-pub(crate) struct Known<'a> {
-    pub(crate) float32: &'a Emulator,
-    pub(crate) emulated: Option<(&'a Emulator, &'a str)>,
-    pub(crate) checkpoint: &'a Checkpoint,
-    pub(crate) right_ids: &'a BTreeMap<String, Vec<u32>>,
-    pub(crate) bos: BosConvention,
-    pub(crate) first_bad_site: Option<BadSite>,
 }
 
 /// Why nothing can be said of a cause.
@@ -102,24 +88,27 @@ struct Tried {
     score: Score,
 }
 
-/// Looks for the fault that explains the arm. `on_progress` is told what is being done.
+/// Looks for the fault that explains what an arm computed in these scopes, or in all that its trace holds where none are given.
+/// `on_progress` is told what is being done.
 ///
 /// # Errors
 /// The trace cannot be read or holds nothing to explain, or memory runs out.
-pub fn diagnose(question: &Question<'_>, on_progress: &dyn Fn(&str)) -> Result<Diagnosis, DiagnoseError> {
+pub fn diagnose(
+    question: &Question<'_>,
+    device: &Trace,
+    scopes: &[Scope],
+    on_progress: &dyn Fn(&str),
+) -> Result<Diagnosis, DiagnoseError> {
     let a = question.checkpoint.architecture();
     if a.network() == Network::Encoder {
         return Err(DiagnoseError::Encoder);
     }
-    let prompts = predict::read(question.device, question.scopes, a.vocabulary)?;
-    let Question { float32, emulated, checkpoint, right_ids, bos, first_bad_site, .. } = *question;
-    let known = Known { float32, emulated, checkpoint, right_ids, bos, first_bad_site };
-    explain_rows(&known, &prompts, on_progress)
+    explain_rows(question, &predict::read(device, scopes, a.vocabulary)?, on_progress)
 }
 
 /// The same for rows that are in memory.
 pub(crate) fn explain_rows(
-    question: &Known<'_>,
+    question: &Question<'_>,
     prompts: &[ArmPrompt],
     on_progress: &dyn Fn(&str),
 ) -> Result<Diagnosis, DiagnoseError> {
@@ -142,7 +131,7 @@ pub(crate) fn explain_rows(
 }
 
 struct Search<'a> {
-    question: &'a Known<'a>,
+    question: &'a Question<'a>,
     prompts: &'a [ArmPrompt],
     /// All rows.
     all: Selection,
@@ -183,10 +172,12 @@ impl<'a> Search<'a> {
 
     fn found(&'a self, clean: Clean<'a>, on_progress: &dyn Fn(&str)) -> Result<Found<'a>, DiagnoseError> {
         let predictor = clean.predictor;
-        let mut finalists = Vec::new();
+        let (mut finalists, mut most) = (Vec::new(), 0.0);
         // Nothing is left to explain where the arm is as close as float32 to itself.
         if clean.score.residual() > NOTHING {
-            let tried = self.screen(predictor, &clean.score, on_progress)?;
+            let facts = self.facts(&clean.score)?;
+            most = facts.most();
+            let tried = self.screen(predictor, &clean.score, &facts, on_progress)?;
             on_progress("scoring the best explanations on all rows");
             for candidate in best_by_name(&tried, FINALISTS) {
                 let score = predictor.score(candidate.fault, &self.all)?;
@@ -203,7 +194,6 @@ impl<'a> Search<'a> {
         }
         let rows = self.float32.rows.get() + self.emulated.as_ref().map_or(0, |(it, _)| it.rows.get());
         let passes = rows as f64 / self.all.rows().max(1) as f64;
-        let most = self.magnitudes()?.values().fold(0.0, |most: f64, value| most.max(*value));
         Ok(Found { clean, finalists, most, passes })
     }
 
@@ -227,19 +217,13 @@ impl<'a> Search<'a> {
         &self,
         predictor: &Predictor<'_>,
         clean: &Score,
+        facts: &Facts<'_>,
         on_progress: &dyn Fn(&str),
     ) -> Result<Vec<Tried>, DiagnoseError> {
-        let a = self.question.checkpoint.architecture();
         let kinds = kinds(&clean.by_scope());
         let mut all = self.of_shards(predictor, &self.few(usize::MAX, Concerns::All))?;
-        let facts = Facts {
-            architecture: a,
-            magnitudes: self.magnitudes()?,
-            not_finite: clean.not_finite().0 > 0,
-            longest: self.prompts.iter().map(|prompt| prompt.token_ids.len() + prompt.steps.len()).max().unwrap_or(0),
-        };
         for kind in kinds {
-            let mut candidates = candidates::everywhere(&facts);
+            let mut candidates = candidates::everywhere(facts);
             candidates.retain(|candidate| candidates::concerns(candidate) == kind);
             if candidates.is_empty() {
                 continue;
@@ -248,7 +232,7 @@ impl<'a> Search<'a> {
             let few = self.few(self.affordable(PASSES_EVERYWHERE, candidates.len()), kind);
             let mut tried = self.each(predictor, candidates, &few)?;
             let values: Vec<(Intervention, f64)> = tried.iter().map(|it| (it.fault, it.score.residual())).collect();
-            let mut candidates = candidates::in_blocks(&facts, &values);
+            let mut candidates = candidates::in_blocks(facts, &values);
             candidates.retain(|candidate| candidates::concerns(candidate) == kind);
             self.nearest_first(&mut candidates);
             let least = self.few(LEAST_ROWS, kind).rows();
@@ -336,11 +320,17 @@ impl<'a> Search<'a> {
         Ok(tried.collect())
     }
 
-    fn magnitudes(&self) -> Result<Magnitudes, DiagnoseError> {
+    fn facts(&self, clean: &Score) -> Result<Facts<'a>, DiagnoseError> {
         let few = self.few(LEAST_ROWS, Concerns::All);
         let captured = self.float32.captured(&[], &few, &Taps::All)?;
         let sites = captured.values().flat_map(BTreeMap::values).flatten();
-        Ok(candidates::magnitudes(sites.flat_map(|(site, rows)| rows.values().map(|row| (*site, row.as_slice())))))
+        let rows = sites.flat_map(|(site, rows)| rows.values().map(|row| (*site, row.as_slice())));
+        Ok(Facts {
+            architecture: self.question.checkpoint.architecture(),
+            magnitudes: candidates::magnitudes(rows),
+            not_finite: clean.not_finite().0 > 0,
+            longest: self.all.parts.iter().map(|(_, tokens, steps)| tokens + steps).max().unwrap_or(0),
+        })
     }
 
     /// About so many rows: the beginnings of one prompt or two; where steps are concerned whole prompts with a few of them, and

@@ -10,6 +10,7 @@ use fidelity_trace::{
 
 use super::{
     DiagnoseError,
+    candidates::{Concerns, concerns, looks_ahead},
     score::{Rows, Score},
 };
 
@@ -80,24 +81,9 @@ pub(crate) fn read(device: &Trace, scopes: &[Scope], vocabulary: usize) -> Resul
 }
 
 /// Whether what a fault does depends on how tokens come in chunks, so that steps must be steps.
-pub(crate) fn needs_steps(intervention: &Intervention) -> bool {
-    matches!(
-        intervention.fault,
-        Fault::MaskRepeated
-            | Fault::MaskMissing
-            | Fault::MaskOffsetLost
-            | Fault::RopeTableTiledTwice
-            | Fault::RopeTablesDiffer
-            | Fault::PositionShift
-            | Fault::BosMissing
-            | Fault::BosDoubled
-            | Fault::KvLayout
-            | Fault::KvOffset
-            | Fault::KvRotated
-            | Fault::KvStale
-            | Fault::KvHistoryLost
-            | Fault::KvTruncated
-    )
+fn needs_steps(intervention: &Intervention) -> bool {
+    let by_chunk = matches!(intervention.fault, Fault::RopeTableTiledTwice | Fault::BosMissing | Fault::BosDoubled);
+    by_chunk || looks_ahead(intervention) || concerns(intervention) == Concerns::Steps
 }
 
 /// Whether nothing but right logits is needed to predict it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fidelity_compare::{Measured, measure};
 use fidelity_trace::Scope;
 
 /// What a row can count at most: a prediction that is far off is no worse than one that is farther.
@@ -42,7 +43,7 @@ impl Score {
                 sum += nmse;
                 count += 1;
                 self.exact += usize::from(nmse < EXACT);
-                self.finite += usize::from(row.iter().all(|value| value.is_finite()));
+                self.finite += usize::from(is_finite(row));
                 let of_scope = self.by_scope.entry(*scope).or_default();
                 *of_scope = (of_scope.0 + nmse, of_scope.1 + 1);
                 self.pearson = (self.pearson.0 + pearson, self.pearson.1 + 1);
@@ -72,6 +73,17 @@ impl Score {
 
     pub(crate) fn pearson(&self) -> f64 {
         if self.pearson.1 == 0 { 0.0 } else { self.pearson.0 / self.pearson.1 as f64 }
+    }
+
+    /// Mean NMSE of rows of prompts.
+    pub(crate) fn of_prompts(&self) -> Option<f64> {
+        let scopes = self.by_scope();
+        scopes.get(&Scope::Prefill).or_else(|| scopes.get(&Scope::Base)).copied()
+    }
+
+    /// Mean NMSE of rows of steps.
+    pub(crate) fn of_steps(&self) -> Option<f64> {
+        self.by_scope().get(&Scope::Tbt).copied()
     }
 
     pub(crate) fn by_scope(&self) -> BTreeMap<Scope, f64> {
@@ -108,29 +120,15 @@ pub(crate) fn closeness(arm: &[f32], predicted: &[f32]) -> Option<(f64, f64)> {
     if arm.len() != predicted.len() {
         return None;
     }
-    let finite = |row: &[f32]| row.iter().all(|value| value.is_finite());
-    match (finite(arm), finite(predicted)) {
-        (false, false) => return Some((0.0, 1.0)),
-        (true, false) | (false, true) => return Some((MOST, 0.0)),
-        (true, true) => {}
+    match measure(arm, predicted) {
+        Measured::Finite(row) => Some((row.nmse?.min(MOST), row.pearson?)),
+        Measured::ReferenceNotFinite if !is_finite(predicted) => Some((0.0, 1.0)),
+        Measured::ReferenceNotFinite | Measured::DeviceNotFinite => Some((MOST, 0.0)),
     }
-    let count = arm.len() as f64;
-    let mean = |row: &[f32]| row.iter().map(|value| f64::from(*value)).sum::<f64>() / count;
-    let (mean_d, mean_p) = (mean(arm), mean(predicted));
-    let (mut energy_d, mut energy_p, mut product, mut error) = (0.0, 0.0, 0.0, 0.0);
-    for (d, p) in arm.iter().zip(predicted) {
-        let (d, p) = (f64::from(*d), f64::from(*p));
-        error += (d - p) * (d - p);
-        energy_d += (d - mean_d) * (d - mean_d);
-        energy_p += (p - mean_p) * (p - mean_p);
-        product += (d - mean_d) * (p - mean_p);
-    }
-    if energy_d <= 0.0 {
-        return None;
-    }
-    let norms = (energy_d * energy_p).sqrt();
-    let pearson = if norms > 0.0 { product / norms } else { 0.0 };
-    Some(((error / energy_d).min(MOST), pearson))
+}
+
+fn is_finite(row: &[f32]) -> bool {
+    row.iter().all(|value| value.is_finite())
 }
 
 /// How far two predictions are apart, as [`Score::residual`] says, on the rows of both.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fidelity_compare::{Measured, measure};
+
 use super::{predict::ArmPrompt, score::Rows};
 
 /// Rows that are looked at.
@@ -27,7 +29,10 @@ pub(super) fn order(prompts: &[ArmPrompt], right: &BTreeMap<usize, Rows>, of: us
         let of_row = |(arm, right): &(&[f32], &[f32])| {
             let (arm, right) = (&arm[range(place)], &right[range(shard)]);
             let count = arm.len().min(right.len());
-            pearson(&arm[..count], &right[..count])
+            match measure(&arm[..count], &right[..count]) {
+                Measured::Finite(row) => row.pearson.unwrap_or(0.0),
+                Measured::ReferenceNotFinite | Measured::DeviceNotFinite => f64::NAN,
+            }
         };
         rows.iter().map(of_row).sum::<f64>() / rows.len() as f64
     };
@@ -41,17 +46,4 @@ pub(super) fn order(prompts: &[ArmPrompt], right: &BTreeMap<usize, Rows>, of: us
     let mut sorted = order.clone();
     sorted.sort_unstable();
     sorted.into_iter().eq(0..of).then_some(order)
-}
-
-fn pearson(one: &[f32], other: &[f32]) -> f64 {
-    let mean = |row: &[f32]| row.iter().map(|value| f64::from(*value)).sum::<f64>() / row.len().max(1) as f64;
-    let (a, b) = (mean(one), mean(other));
-    let (mut product, mut x, mut y) = (0.0, 0.0, 0.0);
-    for (p, q) in one.iter().zip(other) {
-        let (p, q) = (f64::from(*p) - a, f64::from(*q) - b);
-        product += p * q;
-        x += p * p;
-        y += q * q;
-    }
-    if x > 0.0 && y > 0.0 { product / (x * y).sqrt() } else { 0.0 }
 }
