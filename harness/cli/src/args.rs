@@ -297,7 +297,8 @@ pub(crate) struct DiagnoseArgs {
     /// Never reach for the network: a checkpoint of the Hub must be in the cache.
     #[arg(long)]
     pub(crate) offline: bool,
-    /// The recipe that the arm was made with: an emulator of it predicts as well [default: float32 alone does].
+    /// The recipe that the arm was made with: an emulator of it predicts as well; `none` if it computes in float32 [default: not
+    /// known, and up to 8 bits are taken for meant].
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: Option<String>,
     /// What activation ranges come from, as in `run`.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fidelity_diagnose::Numerics;
 use fidelity_emulator::{CalibrationSet, Emulator, LayerNames, Plan, Recipe};
 use fidelity_references::{Decoder, Reference};
 use fidelity_trace::{
@@ -47,6 +48,15 @@ impl ArmPlan {
     /// The name of the recipe; none for float32.
     pub(crate) fn recipe(&self) -> Option<&str> {
         self.quantisation.as_ref().map(|quantisation| quantisation.recipe.name.as_str())
+    }
+
+    /// What the arm computes in; `emulator` is of the recipe.
+    pub(crate) fn numerics<'a>(&'a self, emulator: Option<&'a Emulator>) -> Numerics<'a> {
+        match (self.recipe(), emulator) {
+            (None, _) => Numerics::Float32,
+            (Some(recipe), Some(emulator)) => Numerics::Recipe(emulator, recipe),
+            (Some(_), None) => Numerics::Unknown,
+        }
     }
 
     /// The emulator, calibrated on `float32`.

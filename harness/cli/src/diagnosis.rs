@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_diagnose::{Question, diagnose};
+use fidelity_diagnose::{Numerics, Question, diagnose};
 use fidelity_emulator::Emulator;
 use fidelity_trace::{BosConvention, CheckpointRow, Scope, Site, Trace};
 use fidelity_verdict::{Diagnosis, ExitCode, Outcome, Verdict};
@@ -49,8 +49,7 @@ impl Purpose {
 pub(crate) struct Patient<'a> {
     pub(crate) inputs: &'a Inputs,
     pub(crate) device: &'a Trace,
-    /// Without faults, under the recipe of this name.
-    pub(crate) emulated: Option<(&'a Emulator, &'a str)>,
+    pub(crate) numerics: Numerics<'a>,
     pub(crate) progress: &'a Progress,
 }
 
@@ -76,7 +75,7 @@ impl Patient<'_> {
         let scopes: Vec<Scope> = DIAGNOSED.into_iter().filter(|scope| self.inputs.scopes.contains(scope)).collect();
         let question = Question {
             float32: &float32,
-            emulated: self.emulated,
+            numerics: self.numerics,
             checkpoint,
             right_ids: &BTreeMap::new(),
             bos: self.bos()?,
@@ -95,7 +94,8 @@ impl Patient<'_> {
     /// An emulator without any fault that predicts what is not faithful leaves nothing to find.
     fn blame_recipe(&self, verdict: &mut Verdict) {
         let of_recipe = verdict.is_of_the_recipe();
-        if let (Some((_, recipe)), Some(diagnosis), true) = (self.emulated, &mut verdict.diagnosis, of_recipe) {
+        if let (Numerics::Recipe(_, recipe), Some(diagnosis), true) = (self.numerics, &mut verdict.diagnosis, of_recipe)
+        {
             diagnosis.sentence = format!(
                 "the recipe {recipe} alone predicts this: an emulator of it without any fault computes what the arm does"
             );

@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{
     DiagnoseError,
-    search::{ArmPrompt, Question, Rows, apart, explain_rows, rows_of},
+    search::{ArmPrompt, Numerics, Question, Rows, apart, explain_rows, rows_of},
 };
 
 /// Seeds of clean runs, for each checkpoint and precision.
@@ -125,10 +125,14 @@ fn run_precision(
                 logits: logits.clone(),
             })
             .collect();
-        let with_recipe = number % 2 == 0 && predicting.is_some();
+        let with_recipe = number % 2 == 0;
         let question = Question {
             float32,
-            emulated: predicting.filter(|_| with_recipe),
+            numerics: match predicting {
+                _ if !with_recipe => Numerics::Unknown,
+                Some((emulator, recipe)) => Numerics::Recipe(emulator, recipe),
+                None => Numerics::Float32,
+            },
             checkpoint: bench.checkpoint,
             right_ids: &BTreeMap::new(),
             bos: BosConvention::Tokenizer,

@@ -6,6 +6,7 @@
 mod activations;
 mod advice;
 mod attribution;
+mod bisection;
 mod diagnosis;
 mod estimate;
 mod exit_code;
@@ -25,6 +26,7 @@ pub use advice::{
     Advised, BlockRange, KindEffect, Promotable, Proven, Remedy, SiteSqnr, Trial,
 };
 pub use attribution::{Attribution, ScopeAttribution};
+pub use bisection::{Axis, Bisection, Finding, Measurement, Standing};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;

@@ -28,8 +28,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         checkpoint,
         arm: ArmArgs {
             device: format!("replay={}", args.trace.display()),
-            // Float32 predicts in any case.
-            recipe: args.recipe.clone().filter(|recipe| recipe != "none"),
+            recipe: args.recipe.clone(),
             fault: Vec::new(),
             calibration: args.calibration.clone(),
             first_position: None,

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use fidelity_diagnose::Numerics;
 use fidelity_references::Reference;
 use fidelity_reports::write_all;
 use fidelity_trace::{CheckpointRow, Scope, Status, Trace};
@@ -56,8 +57,8 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
         // What was injected is for the search to find.
         drop(emulator);
         let own = plan.recipe().map(|_| plan.without_faults(&inputs, reference.decoder())).transpose()?;
-        let emulated = own.as_ref().zip(plan.recipe());
-        let patient = Patient { inputs: &inputs, device: &its, emulated, progress: &progress };
+        let numerics = plan.numerics(own.as_ref());
+        let patient = Patient { inputs: &inputs, device: &its, numerics, progress: &progress };
         patient.diagnose(&mut verdict, purpose)?;
     }
     finish(&verdict, &folder, &["reference", "arm"], &inputs, args, purpose)
@@ -109,8 +110,8 @@ impl Judged<'_> {
         let attributed = self.plan.as_ref().map(|plan| self.beside.attribute(plan, &target, verdict)).transpose()?;
         self.traces.extend(attributed.is_some().then_some("emulator"));
         if purpose.asks(verdict) {
-            let emulated = attributed.as_ref().zip(self.plan.as_ref().and_then(ArmPlan::recipe));
-            Patient { inputs, device: its, emulated, progress }.diagnose(verdict, purpose)?;
+            let numerics = self.plan.as_ref().map_or(Numerics::Unknown, |plan| plan.numerics(attributed.as_ref()));
+            Patient { inputs, device: its, numerics, progress }.diagnose(verdict, purpose)?;
         }
         finish(verdict, folder, &self.traces, inputs, args, purpose)
     }

@@ -4,7 +4,8 @@ use fidelity_trace::{Fault, FaultValue, Intervention, Scope, Values};
 use fidelity_verdict::{CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 
 use super::{
-    DiagnoseError, Found, LEAST_ROWS, Score, Search, Tried, candidates::PER_CHANNEL, explain, ids::Difference, score,
+    DiagnoseError, Found, LEAST_ROWS, Numerics, Score, Search, Tried, candidates::PER_CHANNEL, explain,
+    ids::Difference, score,
 };
 use crate::entry;
 
@@ -12,6 +13,10 @@ use crate::entry;
 pub(super) const QUANTISATION: f64 = 0.02;
 /// NMSE up to which what a fault leaves unexplained is believed to be quantisation.
 const RESIDUAL: f64 = 0.06;
+/// The first where it is known what the arm computes in, unless that costs more.
+const QUANTISATION_KNOWN: f64 = 1e-4;
+/// The second where an arm is known to compute in float32. Under a recipe a fault makes the recipe's own errors larger.
+const RESIDUAL_FLOAT32: f64 = 0.01;
 /// A fault must explain so much more than nothing wrong does; one with a tuned number more, since it can fit noise.
 const BETTER_THAN_CLEAN: f64 = 2.5;
 const TUNED_BETTER_THAN_CLEAN: f64 = 4.0;
@@ -39,7 +44,12 @@ const MOST_FLOAT16: f64 = 65_504.0;
 
 pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis, DiagnoseError> {
     let clean = &found.clean.score;
-    let believed = |least: f64| found.clean.recipe_costs.map_or(least, |costs| least.max(TWO_ROUNDINGS * costs));
+    let costs = found.clean.recipe_costs;
+    let quantisation = costs.map_or(QUANTISATION, |costs| QUANTISATION_KNOWN.max(TWO_ROUNDINGS * costs));
+    let residual = match search.question.numerics {
+        Numerics::Float32 => RESIDUAL_FLOAT32,
+        Numerics::Unknown | Numerics::Recipe(..) => RESIDUAL.max(TWO_ROUNDINGS * costs.unwrap_or(0.0)),
+    };
     let mut diagnosis = undecided(search, found);
     let Some(best) = found.finalists.first() else {
         return Ok(nothing_wrong(search, found, diagnosis));
@@ -47,7 +57,7 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
     let same = equivalent(search, found, best)?;
     let next = found.finalists.iter().skip(1).find(|it| !same.iter().any(|same| same.fault == it.fault.fault));
     let better = clear(&best.score, clean, better_than_clean(&best.fault));
-    if better && best.score.residual() <= believed(RESIDUAL) && is_of_a_recipe(&best.fault) {
+    if better && best.score.residual() <= residual && costs.is_none() && is_of_a_recipe(&best.fault) {
         let mut diagnosis = nothing_wrong(search, found, diagnosis);
         diagnosis.sentence =
             "nothing is wrong beyond weights of 4 bits by output channel, as a recipe may ask for; if this one \
@@ -56,7 +66,7 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
         diagnosis.next.insert(0, "the recipe (--recipe): its emulator tells whether 4-bit weights are meant".into());
         return Ok(diagnosis);
     }
-    let explains = best.score.residual() <= believed(RESIDUAL)
+    let explains = best.score.residual() <= residual
         && better
         && next.is_none_or(|next| clear(&best.score, &next.score, BETTER_THAN_NEXT))
         && believable(found, best)
@@ -71,10 +81,10 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
         diagnosis.next = explain::to_confirm(&named);
         return Ok(diagnosis);
     }
-    if clean.residual() <= believed(QUANTISATION) && !better && !clean.is_patchy() && !steps_apart(clean) {
+    if clean.residual() <= quantisation && !better && !clean.is_patchy() && !steps_apart(clean) {
         return Ok(nothing_wrong(search, found, diagnosis));
     }
-    diagnosis.sentence = explain::why_unexplained(found, best, next, better, believed(RESIDUAL));
+    diagnosis.sentence = explain::why_unexplained(found, best, next, better, residual);
     diagnosis.evidence = explain::of_none(found, &diagnosis);
     diagnosis.next = explain::to_decide(found, &diagnosis);
     Ok(diagnosis)
@@ -148,6 +158,7 @@ fn nothing_wrong(search: &Search<'_>, found: &Found<'_>, mut diagnosis: Diagnosi
     diagnosis.residual = Some(found.clean.score.residual());
     diagnosis.sentence = match found.clean.recipe {
         Some(recipe) => format!("nothing is wrong beyond what the recipe {recipe} costs"),
+        None if found.clean.recipe_costs.is_some() => "nothing is wrong beyond rounding in float32".to_owned(),
         None => "nothing is wrong that quantisation would not explain".to_owned(),
     };
     diagnosis.evidence = explain::of_none(found, &diagnosis);

@@ -52,8 +52,8 @@ const NOTHING: f64 = 1e-10;
 pub struct Question<'a> {
     /// The checkpoint in float32.
     pub float32: &'a Emulator,
-    /// The checkpoint under the arm's recipe, and the recipe's name.
-    pub emulated: Option<(&'a Emulator, &'a str)>,
+    /// What is known of the arm's arithmetic.
+    pub numerics: Numerics<'a>,
     /// The checkpoint.
     pub checkpoint: &'a Checkpoint,
     /// The ids that prompts should have, by their id, where that is known apart from their texts.
@@ -62,6 +62,17 @@ pub struct Question<'a> {
     pub bos: BosConvention,
     /// The first bad site, as comparing the arm with the reference found it.
     pub first_bad_site: Option<BadSite>,
+}
+
+/// What an arm computes in, as far as that is known: what is believed to be rounding depends on it.
+#[derive(Clone, Copy)]
+pub enum Numerics<'a> {
+    /// Nothing is known: up to 8 bits may be meant.
+    Unknown,
+    /// Float32 throughout.
+    Float32,
+    /// A recipe: the checkpoint under it, and its name.
+    Recipe(&'a Emulator, &'a str),
 }
 
 /// Why nothing can be said of a cause.
@@ -125,7 +136,10 @@ pub(crate) fn explain_rows(
             parts: (0..prompts.len()).map(|at| (at, prompts[at].token_ids.len(), prompts[at].steps.len())).collect(),
         },
         float32: predictor(question.float32),
-        emulated: question.emulated.map(|(emulator, recipe)| (predictor(emulator), recipe)),
+        emulated: match question.numerics {
+            Numerics::Recipe(emulator, recipe) => Some((predictor(emulator), recipe)),
+            Numerics::Unknown | Numerics::Float32 => None,
+        },
     };
     search.run(on_progress)
 }
@@ -145,7 +159,7 @@ struct Clean<'a> {
     /// The recipe, where its emulator predicts.
     recipe: Option<&'a str>,
     score: Score,
-    /// How far the recipe alone is from the reference.
+    /// How far what the arm is known to compute in is from the reference.
     recipe_costs: Option<f64>,
 }
 
@@ -206,7 +220,8 @@ impl<'a> Search<'a> {
         };
         let reference = self.float32.predict(&[], &self.all)?;
         let Some((emulated, recipe)) = &self.emulated else {
-            return Ok(Clean { predictor: &self.float32, recipe: None, score: score(&reference), recipe_costs: None });
+            let recipe_costs = matches!(self.question.numerics, Numerics::Float32).then_some(0.0);
+            return Ok(Clean { predictor: &self.float32, recipe: None, score: score(&reference), recipe_costs });
         };
         let predicted = emulated.predict(&[], &self.all)?;
         let recipe_costs = Some(apart(&reference, &predicted));
