@@ -1,17 +1,20 @@
 //! Verb: looks for causes. [`diagnose()`]: which fault explains an arm. [`profile()`]: what the float32 activations of a
-//! checkpoint look like to a quantiser. [`advise()`]: which quantisers of a recipe hurt, and what to promote.
+//! checkpoint look like to a quantiser. [`advise()`]: which quantisers of a recipe hurt, and what to promote. [`forge()`]: checkpoints that tell two causes
+//! apart.
 //!
 //! This crate must not know devices or how results are shown.
 
 mod accumulate;
 mod advise;
 mod bank;
+mod forge;
 mod profile;
 mod search;
 mod selftest;
 
 pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclusive_advice, proven, split};
 pub use bank::{Entry, entry};
+pub use forge::{Axis, ForgeError, Ladder, Step, forge, forge_ladder};
 pub use profile::profile;
 pub use search::{DiagnoseError, Question, diagnose};
 pub use selftest::{Bench, drawn_prompts, selftest};
