@@ -20,6 +20,20 @@ const MAX_CONFIG_BYTES: u64 = 8 << 20;
 /// tokenizer.json above this is refused.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
+/// What stands beside config.json and weights in a folder of a decoder and has a part in prompts and generation.
+const SIDE_FILES: [&str; 10] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+];
+
 enum Files {
     Folder(PathBuf),
     Gguf(PathBuf),
@@ -205,11 +219,31 @@ impl Checkpoint {
     /// # Errors
     /// The weights cannot be opened.
     pub fn embedding(&self) -> Result<Embedding, CheckpointError> {
+        Ok(Embedding::new(self.weights()?, [self.architecture.vocabulary, self.architecture.hidden]))
+    }
+
+    /// Its weight files, each tensor to be read by itself. Of a tied head, the embedding alone is to be read.
+    ///
+    /// # Errors
+    /// The weights cannot be opened.
+    pub fn weights(&self) -> Result<WeightFiles, CheckpointError> {
         let mut weights = self.files.weights()?;
         if self.architecture.tied_head {
             weights.tie_head();
         }
-        Ok(Embedding::new(weights, [self.architecture.vocabulary, self.architecture.hidden]))
+        Ok(weights)
+    }
+
+    /// The files beside the weights that a copy of the checkpoint needs, by name: those of tokenizer and generation.
+    ///
+    /// # Errors
+    /// One cannot be read any more, or is larger than such a file is.
+    pub fn side_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, CheckpointError> {
+        let Files::Folder(folder) = &self.files else {
+            return Ok(self.tokenizer_json()?.map(|bytes| ("tokenizer.json", bytes)).into_iter().collect());
+        };
+        let read = |name: &'static str| Ok(optional(&folder.join(name), MAX_TOKENIZER_BYTES)?.map(|bytes| (name, bytes)));
+        SIDE_FILES.into_iter().filter_map(|name| read(name).transpose()).collect()
     }
 
     /// Reads the weights into a float32 decoder; `transform` sees every tensor that the files hold, on the way.
@@ -228,10 +262,7 @@ impl Checkpoint {
     /// # Errors
     /// As those of [`Checkpoint::decoder`].
     pub fn transformed_decoder(&self, transform: &dyn WeightTransform) -> Result<Decoder, CheckpointError> {
-        let mut weights = self.files.weights()?;
-        if self.architecture.tied_head {
-            weights.tie_head();
-        }
+        let mut weights = self.weights()?;
         let decoder = Decoder::transformed(&mut weights, &self.architecture, transform)?;
         weights.finish()?;
         Ok(decoder)
@@ -239,10 +270,7 @@ impl Checkpoint {
 
     /// Another implementation of the same files, for sequences up to `longest` tokens.
     pub(crate) fn second_opinion(&self, longest: usize) -> Result<SecondOpinion, NoOpinion> {
-        let mut weights = self.files.weights().map_err(NoOpinion::Failed)?;
-        if self.architecture.tied_head {
-            weights.tie_head();
-        }
+        let weights = self.weights().map_err(NoOpinion::Failed)?;
         SecondOpinion::load(&self.identity.config, weights, longest)
     }
 }

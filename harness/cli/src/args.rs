@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
 use fidelity_trace::FirstPosition;
 
+use crate::forge_steps::Steps;
+
 /// Says whether a language model compiled for an accelerator computes what its Hugging Face checkpoint computes, where it
 /// first goes wrong, and why.
 ///
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// Find which quantisers of a recipe hurt, and the cheapest promotions to more bits that reach a target.
     Advise(AdviseArgs),
+    /// Derive a checkpoint whose relation to the original is exact: wider, rotated, fewer blocks; proved on writing.
+    Forge(ForgeArgs),
     /// Try the diagnosis on faults that are known: inject each into small checkpoints, and show what was named.
     Selftest(SelftestArgs),
     /// Make a run's report again from its verdict.json.
@@ -412,6 +416,26 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print advice.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForgeArgs {
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten, next_help_heading = "Steps, done in the order they are given in")]
+    pub(crate) steps: Steps,
+    /// Where to write the Hugging Face folder, or of a ladder the folder of folders; it must not be there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Print forge.json to standard output and nothing else; of a ladder, one line a checkpoint.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print no progress and no tables, only the last line.

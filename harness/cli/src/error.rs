@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
-use fidelity_diagnose::{AdviseError, DiagnoseError};
+use fidelity_diagnose::{AdviseError, DiagnoseError, ForgeError};
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -124,6 +124,8 @@ pub(crate) enum CliError {
     NoContinuation { trace: PathBuf, prompt: String },
     #[error("while looking for the fault: {0}")]
     Diagnose(#[from] DiagnoseError),
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
     #[error("in {what}: {source}; this is a fault of fidelity or too little memory")]
     Compute { what: &'static str, source: candle_core::Error },
     #[error("there is no cache folder: neither FIDELITY_CACHE, XDG_CACHE_HOME nor HOME is set; set one")]
@@ -191,6 +193,7 @@ impl CliError {
                 ExitCode::Usage
             }
             Self::Advise(_) => ExitCode::Device,
+            Self::Forge(error) => of_forge(error),
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
@@ -205,6 +208,22 @@ impl CliError {
             | Self::Diagnose(DiagnoseError::Compute(_))
             | Self::EveryPromptFailed(_) => ExitCode::Device,
         }
+    }
+}
+
+/// What cannot be forged, against what was written and is not what it must be.
+const fn of_forge(error: &ForgeError) -> ExitCode {
+    match error {
+        ForgeError::Checkpoint(_)
+        | ForgeError::Refused { .. }
+        | ForgeError::Encoder { .. }
+        | ForgeError::Exists { .. }
+        | ForgeError::TooLarge { .. }
+        | ForgeError::NoTensor(_)
+        | ForgeError::Inexpressible { .. } => ExitCode::Usage,
+        ForgeError::NotProven { .. } => ExitCode::FidelityFailure,
+        ForgeError::NothingCompared => ExitCode::Inconclusive,
+        ForgeError::Io { .. } | ForgeError::Json(_) | ForgeError::Weights(_) | ForgeError::Compute(_) => ExitCode::Device,
     }
 }
 

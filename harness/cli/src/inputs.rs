@@ -1,5 +1,7 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
+use std::path::Path;
+
 use fidelity_emulator::{CalibrationSet, Distribution};
 use fidelity_references::{Checkpoint, HubSettings, fetch};
 use fidelity_trace::{
@@ -207,6 +209,7 @@ pub(crate) fn open(
     match &row.source {
         Source::Embedded(what) if what == "demo" => Ok((Checkpoint::demo()?, Some(row))),
         Source::Embedded(what) => Err(CliError::NotEmbedded { name: row.name, embedded: what.clone() }),
+        Source::Folder(name) => Ok((Checkpoint::open(Path::new(name), &row.name)?, Some(row))),
         Source::Hub(repository) => Ok((from_hub(repository, &row, asked.offline, progress)?, Some(row))),
     }
 }

@@ -10,6 +10,7 @@ mod device;
 mod diagnosis;
 mod doctor;
 mod error;
+mod forge_steps;
 mod hailo;
 mod inputs;
 mod judge;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => commands::selftest::run(args),
         Command::Profile(profile) => commands::profile::profile(profile),
         Command::Advise(advise) => commands::advise::advise(advise),
+        Command::Forge(args) => commands::forge::forge(args),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

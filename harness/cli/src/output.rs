@@ -12,7 +12,7 @@ use fidelity_verdict::Verdict;
 use crate::{error::CliError, recipe_text};
 
 /// How a verdict is said.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Tables, then the line.
     Tables,

@@ -1,6 +1,6 @@
 //! Verb: looks for causes. [`diagnose()`]: which fault explains an arm. [`profile()`]: what the float32 activations of a
-//! checkpoint look like to a quantiser. [`advise()`]: which quantisers of a recipe hurt, and what to promote. [`bisect()`]: where along an
-//! axis an arm begins to be wrong.
+//! checkpoint look like to a quantiser. [`advise()`]: which quantisers of a recipe hurt, and what to promote.
+//! [`forge()`]: checkpoints that tell two causes apart. [`bisect()`]: where along an axis an arm begins to be wrong.
 //!
 //! This crate must not know devices or how results are shown.
 
@@ -8,6 +8,7 @@ mod accumulate;
 mod advise;
 mod bank;
 mod bisect;
+mod forge;
 mod profile;
 mod search;
 mod selftest;
@@ -15,6 +16,7 @@ mod selftest;
 pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclusive_advice, proven, split};
 pub use bank::{Entry, entry};
 pub use bisect::{Bisecting, Reading, bisect, measurement};
+pub use forge::{Axis, ForgeError, Ladder, Step, forge, forge_ladder};
 pub use profile::profile;
 pub use search::{DiagnoseError, Numerics, Question, diagnose};
 pub use selftest::{Bench, drawn_prompts, selftest};

@@ -1,5 +1,6 @@
 //! An orthogonal rotation of the residual stream (QuaRot, Ashkboos et al. 2024): R = H ⊗ O, H the normalised Hadamard matrix of
-//! the largest power of two that divides the width, O a seeded random orthogonal matrix of the odd part. In float64.
+//! the largest power of two that divides the width, O a seeded random orthogonal matrix of the odd part. In float64. With a
+//! seed of its own, D·R with random signs D, so that widths without an odd part turn by their seed too.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,15 +17,29 @@ pub struct Rotation {
     odd: Vec<f64>,
     /// Order of O.
     order: usize,
+    /// The diagonal of D; empty where D is the identity.
+    signs: Vec<f64>,
 }
 
 impl Rotation {
     /// The rotation of rows of `width` values.
     #[must_use]
     pub fn of_width(width: usize) -> Self {
+        Self::drawn(width, &mut ChaCha8Rng::seed_from_u64(SEED))
+    }
+
+    /// A rotation of rows of `width` values of its own for every seed.
+    #[must_use]
+    pub fn seeded(width: usize, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let signs = (0..width).map(|_| if random.next_u32() & 1 == 0 { 1.0 } else { -1.0 }).collect();
+        Self { signs, ..Self::drawn(width, &mut random) }
+    }
+
+    fn drawn(width: usize, random: &mut impl Rng) -> Self {
         let hadamard = if width == 0 { 1 } else { 1 << width.trailing_zeros() };
         let order = width / hadamard;
-        Self { hadamard, odd: orthogonal(order), order }
+        Self { hadamard, odd: orthogonal(order, random), order, signs: Vec::new() }
     }
 
     /// x ← x·R
@@ -32,6 +47,7 @@ impl Rotation {
     /// # Panics
     /// When `row` has another width.
     pub fn apply(&self, row: &mut [f64]) {
+        self.sign(row);
         self.turn(row, |from, to| self.odd[from * self.order + to]);
     }
 
@@ -41,6 +57,11 @@ impl Rotation {
     /// When `row` has another width.
     pub fn undo(&self, row: &mut [f64]) {
         self.turn(row, |from, to| self.odd[to * self.order + from]);
+        self.sign(row);
+    }
+
+    fn sign(&self, row: &mut [f64]) {
+        row.iter_mut().zip(&self.signs).for_each(|(value, sign)| *value *= sign);
     }
 
     /// x as a matrix `[hadamard, order]`: H·x·O. H is symmetric.
@@ -69,12 +90,11 @@ impl Rotation {
 }
 
 /// Rows of normal numbers, made orthonormal by modified Gram–Schmidt, twice against rounding.
-fn orthogonal(order: usize) -> Vec<f64> {
+fn orthogonal(order: usize, random: &mut impl Rng) -> Vec<f64> {
     if order <= 1 {
         return vec![1.0; order];
     }
-    let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut rows: Vec<Vec<f64>> = (0..order).map(|_| (0..order).map(|_| normal(&mut random)).collect()).collect();
+    let mut rows: Vec<Vec<f64>> = (0..order).map(|_| (0..order).map(|_| normal(random)).collect()).collect();
     for index in 0..order {
         for _ in 0..2 {
             let (before, from) = rows.split_at_mut(index);
@@ -107,8 +127,9 @@ mod tests {
 
     #[test]
     fn rotations_of_any_width_keep_norms_and_are_undone() {
-        for width in [1, 2, 9, 12, 64, 312, 576] {
-            let rotation = Rotation::of_width(width);
+        let seeded = |width| Rotation::seeded(width, 3);
+        let rotations = [1, 2, 9, 12, 64, 312, 576].map(|width| (width, Rotation::of_width(width)));
+        for (width, rotation) in rotations.into_iter().chain([2, 9, 64, 320].map(|width| (width, seeded(width)))) {
             let before: Vec<f64> = (0..width).map(|index| ((index * 37) % 11) as f64 - 4.0).collect();
             let mut row = before.clone();
             rotation.apply(&mut row);
@@ -118,6 +139,17 @@ mod tests {
             rotation.undo(&mut row);
             assert!(row.iter().zip(&before).all(|(a, b)| (a - b).abs() < 1e-11), "{width}");
         }
+    }
+
+    #[test]
+    fn every_seed_has_its_own_rotation() {
+        let turned = |seed| {
+            let mut row: Vec<f64> = (0..64).map(f64::from).collect();
+            Rotation::seeded(64, seed).apply(&mut row);
+            row.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        };
+        assert_eq!(turned(1), turned(1));
+        assert_ne!(turned(1), turned(2));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `checkpoints.toml`: what is known of every checkpoint.
 
+use std::path::{Component, Path};
+
 use serde::Deserialize;
 
 use crate::nearest;
@@ -24,6 +26,8 @@ pub enum Source {
     Embedded(String),
     /// A Hugging Face Hub repository, `owner/name`.
     Hub(String),
+    /// A folder beside checkpoints.toml.
+    Folder(String),
 }
 
 impl std::fmt::Display for Source {
@@ -31,6 +35,7 @@ impl std::fmt::Display for Source {
         match self {
             Self::Embedded(name) => write!(f, "embedded:{name}"),
             Self::Hub(repository) => write!(f, "hub:{repository}"),
+            Self::Folder(name) => write!(f, "folder:{name}"),
         }
     }
 }
@@ -259,7 +264,11 @@ fn row(origin: &str, name: String, raw: RawRow) -> Result<CheckpointRow, Registr
         Some(("hub", repository)) if repository.split('/').filter(|part| !part.is_empty()).count() == 2 => {
             Source::Hub(repository.to_owned())
         }
-        _ => return Err(wrong("source", format!("\"{}\"", raw.source), "\"embedded:NAME\" or \"hub:OWNER/NAME\"")),
+        Some(("folder", name)) if is_name_of_folder(name) => Source::Folder(name.to_owned()),
+        _ => {
+            let expected = "\"embedded:NAME\", \"hub:OWNER/NAME\" or \"folder:NAME\", a folder beside the file";
+            return Err(wrong("source", format!("\"{}\"", raw.source), expected));
+        }
     };
     for (key, value) in [("prefill", raw.prefill), ("cache", raw.cache)] {
         if value == Some(0) {
@@ -295,6 +304,12 @@ fn row(origin: &str, name: String, raw: RawRow) -> Result<CheckpointRow, Registr
     })
 }
 
+/// One name, not a path: what it names is in this folder.
+fn is_name_of_folder(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,7 +329,12 @@ mod tests {
 
     #[test]
     fn bad_values_are_refused() {
-        assert!(error("[a]\nsource='x/y'").contains("expected \"embedded:NAME\" or \"hub:OWNER/NAME\""));
+        assert!(error("[a]\nsource='x/y'").contains("expected \"embedded:NAME\", \"hub:OWNER/NAME\" or"));
+        for path in ["", ".", "..", "/x", "x/y", "x/", "./x"] {
+            assert!(error(&format!("[a]\nsource='folder:{path}'")).contains("folder:NAME"), "{path}");
+        }
+        let folder = Registry::parse("[a]\nsource='folder:x'", "f").expect("valid").rows.remove(0).source;
+        assert_eq!(folder, Source::Folder("x".into()));
         assert!(error("[a]\nsource='hub:x/y'\nprefill=0").contains("`a.prefill` is 0"));
         assert!(error("[a]\nsource='hub:x/y'\nexpect=['fine']").contains("\"fine\""));
         assert!(error("[a]\nsource='hub:x/y'\nprefill='x'").contains("[a]"));

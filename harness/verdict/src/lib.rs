@@ -10,6 +10,7 @@ mod bisection;
 mod diagnosis;
 mod estimate;
 mod exit_code;
+mod forging;
 mod outcome;
 mod results;
 mod self_test;
@@ -30,6 +31,7 @@ pub use bisection::{Axis, Bisection, Finding, Measurement, Standing};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
+pub use forging::{FORGING_FORMAT, FORGING_VERSION, Forging, SiteProof};
 pub use outcome::{Agreement, Outcome};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,

@@ -200,6 +200,14 @@ impl Decoder {
         Self { weights: self.weights.clone(), dtype: DType::F64 }
     }
 
+    /// The same decoder computing these blocks alone, in this order and at their own sites, then final norm and head.
+    #[must_use]
+    pub fn through(&self, blocks: &[usize]) -> Self {
+        let mut weights = (*self.weights).clone();
+        weights.order = blocks.iter().map(|index| Step::Block(*index)).collect();
+        Self { weights: Arc::new(weights), dtype: self.dtype }
+    }
+
     /// The architecture.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {

@@ -96,6 +96,17 @@ impl WeightFiles {
         self.stored_shape(self.stored_name(name)).is_some()
     }
 
+    /// Names and shapes of all tensors but inert ones, such as buffers that no forward pass uses.
+    #[must_use]
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let computed = self.names().filter(|name| !self.is_inert(name));
+        let read_as = |name: &String| match self.embedding_in_head {
+            Some(embedding) if name == HEAD => embedding.to_owned(),
+            _ => name.clone(),
+        };
+        computed.map(|name| (read_as(name), self.stored_shape(name).unwrap_or_default().to_vec())).collect()
+    }
+
     /// Says that the head is the embedding. Where only the head is stored, it becomes the embedding.
     pub(crate) fn tie_head(&mut self) {
         let Some(embedding) = self.embedding().filter(|name| !self.contains(name) && self.contains(HEAD)) else {

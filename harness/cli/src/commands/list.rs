@@ -65,6 +65,7 @@ fn source(row: &CheckpointRow) -> String {
     match &row.source {
         Source::Embedded(name) => format!("embedded: {name}"),
         Source::Hub(repository) => repository.clone(),
+        Source::Folder(name) => format!("folder: {name}"),
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod compare;
 pub(crate) mod diagnose;
 pub(crate) mod doctor;
 pub(crate) mod faults;
+pub(crate) mod forge;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod profile;

@@ -1,0 +1,97 @@
+//! A checkpoint on its way to another, and how far its tensors are from those it came from.
+
+use fidelity_emulator::Rotation;
+use fidelity_references::{Architecture, Checkpoint};
+use fidelity_trace::{BlockSite, Site};
+use serde_json::{Map, Value, json};
+
+use super::{
+    ForgeError,
+    tensors::{Stored, Tensors},
+};
+
+/// Keys that would be wrong of the copy: code that is not copied, and where it came from.
+const DROPPED: [&str; 2] = ["auto_map", "_name_or_path"];
+
+/// A checkpoint on its way: what it will be, and its tensors, not yet computed.
+pub(super) struct Draft {
+    pub(super) architecture: Architecture,
+    /// config.json.
+    pub(super) config: Map<String, Value>,
+    pub(super) tensors: Box<dyn Tensors>,
+    /// Files beside the weights.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+    pub(super) relation: Relation,
+    /// What a person should know, one sentence each.
+    pub(super) notes: Vec<String>,
+}
+
+/// How what the forged network computes is related to what its source computes.
+pub(super) struct Relation {
+    /// The source's blocks that are left, in order.
+    pub(super) blocks: Vec<usize>,
+    /// What was done to rows of the residual stream, one after another.
+    pub(super) stream: Vec<StreamChange>,
+    /// What norms make of the stream is the source's, padded as the stream is.
+    pub(super) norms: bool,
+    /// Logits there are; value j is value j modulo the source's vocabulary.
+    pub(super) vocabulary: usize,
+    /// Nothing but copies and zeros, so that float64 must agree to its own rounding.
+    pub(super) copied: bool,
+}
+
+/// What is done to a row of the residual stream.
+pub(super) enum StreamChange {
+    /// Zeros behind it, up to this width.
+    Pad(usize),
+    /// x ← x·R.
+    Rotate(Box<Rotation>),
+}
+
+impl Draft {
+    pub(super) fn of(source: &Checkpoint) -> Result<Self, ForgeError> {
+        let architecture = source.architecture().clone();
+        let mut config = source.identity().config.as_object().cloned().unwrap_or_default();
+        config.retain(|key, _| !DROPPED.contains(&key.as_str()));
+        // transformers loads in the dtype that is written there.
+        let dtype = if config.contains_key("torch_dtype") { "torch_dtype" } else { "dtype" };
+        config.insert(dtype.into(), json!("float32"));
+        let files = source.side_files()?.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+        let relation = Relation {
+            blocks: (0..architecture.blocks).collect(),
+            stream: Vec::new(),
+            norms: true,
+            vocabulary: architecture.vocabulary,
+            copied: true,
+        };
+        let tensors = Box::new(Stored::new(source.weights()?, architecture.tied_head));
+        Ok(Self { architecture, config, tensors, files, relation, notes: Vec::new() })
+    }
+
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.config.insert(key.to_owned(), value.into());
+    }
+}
+
+impl Relation {
+    /// What a row of the source must be in the forged network, where the two are related at that site.
+    pub(super) fn expected(&self, site: Site, row: &[f64]) -> Option<Vec<f64>> {
+        use BlockSite::{ResidMid, ResidPost};
+        match site {
+            Site::Embed | Site::Block(_, ResidMid | ResidPost) => Some(self.in_stream(row)),
+            Site::FinalNorm if self.norms => Some(self.in_stream(row)),
+            Site::Logits => Some((0..self.vocabulary).map(|id| row[id % row.len()]).collect()),
+            _ => None,
+        }
+    }
+
+    fn in_stream(&self, row: &[f64]) -> Vec<f64> {
+        self.stream.iter().fold(row.to_vec(), |mut row, change| {
+            match change {
+                StreamChange::Pad(width) => row.resize(*width, 0.0),
+                StreamChange::Rotate(rotation) => rotation.apply(&mut row),
+            }
+            row
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! What can be asked for.
+
+use std::fmt;
+
+use super::{
+    Transformation,
+    blocks::{Depth, Skip},
+    heads::HeadsMha,
+    rotate::Rotate,
+    tie::{Tie, Untie},
+    widen::Widen,
+};
+
+/// One transformation of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The same function in a residual stream of so many channels.
+    Widen(usize),
+    /// The same function in a residual stream rotated by this seed.
+    Rotate(u64),
+    /// The same function with key and value heads of every query head's own.
+    HeadsMha,
+    /// The first so many blocks, then final norm and head.
+    Depth(usize),
+    /// All blocks but this one, counted from 0 in the network as it is then.
+    Skip(usize),
+    /// The same function with a head of its own.
+    Untie,
+    /// The same function with the embedding as head, where the two are equal.
+    Tie,
+}
+
+impl Step {
+    pub(super) fn transformation(&self) -> Box<dyn Transformation> {
+        match self {
+            Self::Widen(hidden) => Box::new(Widen(*hidden)),
+            Self::Rotate(seed) => Box::new(Rotate(*seed)),
+            Self::HeadsMha => Box::new(HeadsMha),
+            Self::Depth(blocks) => Box::new(Depth(*blocks)),
+            Self::Skip(block) => Box::new(Skip(*block)),
+            Self::Untie => Box::new(Untie),
+            Self::Tie => Box::new(Tie),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.transformation().name())
+    }
+}
