@@ -9,6 +9,7 @@ mod advice_csv;
 mod arms;
 mod csv;
 mod diagnosis;
+mod explanation;
 mod generated;
 mod html;
 mod identity;
@@ -37,6 +38,7 @@ pub use crate::{
     advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
+    explanation::{explanation_line, explanation_terminal},
     html::{activations_html, advice_html, arms_html, html},
     json::json,
     numbers::magnitude,
