@@ -13,12 +13,13 @@ mod heatmap;
 mod page;
 mod plot;
 mod scope;
+mod sweep;
 
-use fidelity_verdict::{ActivationProfile, Advice, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Cell, Verdict};
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
 use serde::Serialize;
 
-use self::{activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, page::Page};
+use self::{activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, page::Page, sweep::SweepPage};
 use crate::{ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
@@ -53,6 +54,14 @@ pub fn advice_html(advice: &Advice) -> Result<String, ReportError> {
     render("advise.html", AdvicePage::of(advice)?)
 }
 
+/// The cells of a sweep, which link to their runs.
+///
+/// # Errors
+/// The template does not fit its data or a chart cannot be drawn: a fault of ours.
+pub fn sweep_html(cells: &[Cell], reproduce: &str) -> Result<String, ReportError> {
+    render("sweep.html", SweepPage::of(cells, reproduce)?)
+}
+
 fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -61,5 +70,6 @@ fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     environment.add_template("activations.html", include_str!("../templates/activations.html"))?;
     environment.add_template("advise.html", include_str!("../templates/advise.html"))?;
     environment.add_template("arms.html", include_str!("../templates/arms.html"))?;
+    environment.add_template("sweep.html", include_str!("../templates/sweep.html"))?;
     Ok(environment.get_template(template)?.render(Serde(page))?)
 }

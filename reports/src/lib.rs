@@ -9,6 +9,7 @@ mod advice_csv;
 mod arms;
 mod csv;
 mod diagnosis;
+mod explanation;
 mod forging;
 mod generated;
 mod html;
@@ -18,6 +19,7 @@ mod judged;
 mod layers;
 mod numbers;
 mod self_test;
+mod sweep_csv;
 mod terminal;
 mod text;
 
@@ -27,7 +29,7 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::{ActivationProfile, Advice, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Cell, Verdict};
 
 pub use crate::{
     activations::{
@@ -38,13 +40,16 @@ pub use crate::{
     advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
+    explanation::{explanation_line, explanation_terminal},
     forging::{forging_line, forging_terminal},
-    html::{activations_html, advice_html, arms_html, html},
+    html::{activations_html, advice_html, arms_html, html, sweep_html},
     json::json,
     numbers::magnitude,
     self_test::{self_test_markdown, self_test_text},
+    sweep_csv::sweep_csv,
     terminal::{
-        Align, Style, arms_line, arms_terminal, diagnosis_line, duration, labelled, table, terminal, verdict_line,
+        Align, Style, arms_line, arms_terminal, diagnosis_line, duration, labelled, sweep_line, sweep_terminal, table,
+        terminal, verdict_line,
     },
     text::{printable, wrapped},
 };
@@ -135,6 +140,14 @@ pub fn write_advice(folder: &Path, advice: &Advice) -> Result<(), ReportError> {
         ("sites.csv", advice_sites_csv(advice)),
     ];
     write(folder, files)
+}
+
+/// Writes `results.csv` and `sweep.html` into `folder`, which is created if needed.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_sweep(folder: &Path, cells: &[Cell], reproduce: &str) -> Result<(), ReportError> {
+    write(folder, [("results.csv", sweep_csv(cells)), ("sweep.html", sweep_html(cells, reproduce)?)])
 }
 
 fn write<const N: usize>(folder: &Path, files: [(&str, String); N]) -> Result<(), ReportError> {

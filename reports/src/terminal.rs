@@ -6,6 +6,7 @@ mod generated;
 mod layers;
 mod plain;
 mod scopes;
+mod sweep;
 mod table;
 
 pub use plain::{Align, labelled, table};
@@ -20,7 +21,10 @@ use crate::{
     text::{printable, wrapped},
 };
 
-pub use self::arms::{arms_line, arms_terminal};
+pub use self::{
+    arms::{arms_line, arms_terminal},
+    sweep::{sweep_line, sweep_terminal},
+};
 
 /// How a terminal is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

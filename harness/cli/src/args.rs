@@ -5,6 +5,7 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr};
 use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
 use fidelity_trace::FirstPosition;
+use serde::{Deserialize, Serialize};
 
 use crate::forge_steps::Steps;
 
@@ -39,6 +40,12 @@ pub(crate) enum Command {
     Advise(AdviseArgs),
     /// Derive a checkpoint whose relation to the original is exact: wider, rotated, fewer blocks; proved on writing.
     Forge(ForgeArgs),
+    /// Run a matrix of checkpoints, arms and recipes: one table, results.csv, sweep.html.
+    Sweep(SweepArgs),
+    /// Join the shards of a run, of a recording or of a sweep.
+    Merge(MergeArgs),
+    /// Say which covariate goes with who passes, what the results cannot tell apart, and what would.
+    Attribute(AttributeArgs),
     /// Try the diagnosis on faults that are known: inject each into small checkpoints, and show what was named.
     Selftest(SelftestArgs),
     /// Make a run's report again from its verdict.json.
@@ -74,10 +81,17 @@ pub(crate) struct SelftestArgs {
 }
 
 /// A part of something, counted from 1.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) index: usize,
     pub(crate) of: usize,
+}
+
+impl Slice {
+    /// Whether what stands at this place, counted from 0, is of this part: every Nth, by its place alone.
+    pub(crate) const fn holds(self, place: usize) -> bool {
+        place % self.of == self.index - 1
+    }
 }
 
 impl FromStr for Slice {
@@ -231,6 +245,90 @@ pub(crate) struct RunArgs {
     /// Do not look for the fault that explains an arm that is not faithful (docs/DIAGNOSE.md).
     #[arg(long)]
     pub(crate) no_diagnosis: bool,
+    /// The Ith of N parts of the prompts alone: records, judges nothing, and is joined by `fidelity merge`.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Slice>,
+    /// The command that is said to repeat this run; this process's own by default.
+    #[arg(skip)]
+    pub(crate) command: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Checkpoints: rows of checkpoints.toml, Hugging Face folders or GGUF files, comma-separated.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) checkpoints: Vec<String>,
+    /// Every row of checkpoints.toml.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// The arm to judge: emulator, or hailo with the compiled models that checkpoints.toml names; may be repeated.
+    #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
+    pub(crate) device: Vec<String>,
+    /// The recipe, as of `run`; may be repeated [default: the checkpoint's, else a16w8].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) recipe: Vec<String>,
+    /// What activation ranges come from, as of `run` [default: prompts].
+    #[arg(long, value_name = "FILE|prompts|uniform|normal")]
+    pub(crate) calibration: Option<String>,
+    #[command(flatten)]
+    pub(crate) hailo: HailoArgs,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Never reach for the network: a checkpoint that is not in the cache is not run.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// The Ith of N parts of the matrix alone, to be joined by `fidelity merge`.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Slice>,
+    /// Delete the traces (all tensors) of each run once its verdict is written.
+    #[arg(long)]
+    pub(crate) discard_traces: bool,
+    /// Do not look for the fault that explains an arm that is not faithful.
+    #[arg(long)]
+    pub(crate) no_diagnosis: bool,
+    /// Do not measure the covariates of `fidelity profile` (massive activations, kurtosis, ranges).
+    #[arg(long)]
+    pub(crate) no_profile: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The folders of all shards.
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) shards: Vec<PathBuf>,
+    /// Where to write what they are together.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The checkpoint that the shards are of, where their own name for it is not known here.
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    /// Threads to compute with [default: one a core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Print verdict.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttributeArgs {
+    /// What a sweep wrote, or a table of its columns (docs/SWEEP.md).
+    #[arg(value_name = "RESULTS.csv", required_unless_present = "published", conflicts_with = "published")]
+    pub(crate) results: Option<PathBuf>,
+    /// What the field has published of language models on a Hailo-10H.
+    #[arg(long)]
+    pub(crate) published: bool,
+    /// Print JSON to standard output and nothing else (docs/ATTRIBUTE.md).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
@@ -266,6 +364,9 @@ pub(crate) struct RecordArgs {
     /// The reference trace whose prompts and greedy ids the arm is fed [default: computed on the way].
     #[arg(long, value_name = "TRACE")]
     pub(crate) reference: Option<PathBuf>,
+    /// The Ith of N parts of the prompts alone: records, judges nothing, and is joined by `fidelity merge`.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Slice>,
 }
 
 #[derive(Debug, Args)]

@@ -3,15 +3,18 @@
 use std::path::Path;
 
 use fidelity_diagnose::Numerics;
-use fidelity_emulator::{CalibrationSet, Emulator, LayerNames, Plan, Recipe};
+use fidelity_emulator::{CalibrationSet, Distribution, Emulator, LayerNames, Plan, Recipe};
 use fidelity_references::{Decoder, Reference};
 use fidelity_trace::{
     FirstPosition, Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, reference_cache, resources};
+use crate::{
+    args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, reference_cache, resources, resources::Resource,
+};
 
 const DEFAULT_RECIPE: &str = "a16w8";
 
@@ -20,6 +23,7 @@ pub(crate) struct ArmPlan {
     quantisation: Option<Quantisation>,
     faults: Vec<Intervention>,
     first: Option<FirstPosition>,
+    request: ArmRequest,
 }
 
 struct Quantisation {
@@ -28,21 +32,77 @@ struct Quantisation {
     calibration: CalibrationSet,
 }
 
+/// What an emulator is made of, with the text of every file: the same can be made of it on another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArmRequest {
+    quantisation: Option<QuantisationRequest>,
+    faults: Vec<String>,
+    first_position: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuantisationRequest {
+    recipe: Resource,
+    layer_names: Option<Resource>,
+    calibration: CalibrationRequest,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CalibrationRequest {
+    origin: String,
+    prompts: Vec<Vec<u32>>,
+    #[serde(with = "DistributionName")]
+    distribution: Distribution,
+}
+
+/// As `--calibration` says it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", remote = "fidelity_emulator::Distribution")]
+enum DistributionName {
+    Prompts,
+    Uniform,
+    Normal,
+}
+
 impl ArmPlan {
     pub(crate) fn make(asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
-        let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
-        let architecture = inputs.checkpoint.architecture();
-        faults.iter().try_for_each(|fault| fault.check(architecture.blocks as u32))?;
-        if let Some((fault, why)) = faults.iter().find_map(|it| Some((it.fault, architecture.immune_to(it)?))) {
-            return Err(CliError::ImmuneToFault { fault: fault.name(), why });
-        }
         let of_row = inputs.row.as_ref().and_then(|row| row.recipe.as_deref());
-        let quantisation = match asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE) {
+        let recipe = asked.recipe.as_deref().or(of_row).unwrap_or(DEFAULT_RECIPE);
+        let faults: Vec<Intervention> = asked.fault.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
+        check_faults(&faults, inputs)?;
+        let quantisation = match recipe {
             "none" if asked.first_position.is_some() => return Err(CliError::FirstPositionWithoutRecipe),
             "none" => None,
-            name => Some(Quantisation::make(name, asked, inputs)?),
+            name => Some(QuantisationRequest::read(name, asked, inputs)?),
         };
-        Ok(Self { quantisation, faults, first: asked.first_position })
+        let first_position = asked.first_position.map(|way| way.name().to_owned());
+        Self::of(ArmRequest { quantisation, faults: asked.fault.clone(), first_position }, inputs)
+    }
+
+    /// The arm of a request, which may come from another machine.
+    pub(crate) fn of(request: ArmRequest, inputs: &Inputs) -> Result<Self, CliError> {
+        let faults: Vec<Intervention> = request.faults.iter().map(|fault| fault.parse()).collect::<Result<_, _>>()?;
+        check_faults(&faults, inputs)?;
+        let first = request.first_position.as_deref().map(str::parse).transpose();
+        let first = first.map_err(|expected| CliError::ShardArm { what: "first_position", reason: expected })?;
+        let quantisation = request.quantisation.as_ref().map(|it| Quantisation::of(it, inputs)).transpose()?;
+        if first.is_some() && quantisation.is_none() {
+            return Err(CliError::FirstPositionWithoutRecipe);
+        }
+        Ok(Self { quantisation, faults, first, request })
+    }
+
+    /// What it was made of.
+    pub(crate) fn request(&self) -> &ArmRequest {
+        &self.request
+    }
+
+    /// What the recipe says of each site and weight; none for float32.
+    pub(crate) fn quantised(&self) -> Option<&Plan> {
+        self.quantisation.as_ref().map(|quantisation| &quantisation.plan)
     }
 
     /// The name of the recipe; none for float32.
@@ -75,17 +135,42 @@ impl ArmPlan {
     }
 }
 
+fn check_faults(faults: &[Intervention], inputs: &Inputs) -> Result<(), CliError> {
+    let architecture = inputs.checkpoint.architecture();
+    faults.iter().try_for_each(|fault| fault.check(architecture.blocks as u32))?;
+    match faults.iter().find_map(|it| Some((it.fault, architecture.immune_to(it)?))) {
+        Some((fault, why)) => Err(CliError::ImmuneToFault { fault: fault.name(), why }),
+        None => Ok(()),
+    }
+}
+
+impl QuantisationRequest {
+    fn read(recipe: &str, asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
+        let recipe = resources::recipe(recipe)?;
+        let layer_names = asked.layer_names.as_ref().map(|file| -> Result<_, CliError> {
+            let origin = file.display().to_string();
+            Ok(Resource { name: String::new(), origin, text: resources::read(file)? })
+        });
+        let layer_names = layer_names.transpose()?;
+        // A recipe that cannot be read is told before the prompts are.
+        Recipe::parse(&recipe.text, &recipe.name, &recipe.origin)?;
+        let CalibrationSet { origin, prompts, distribution } = inputs.calibration(asked.calibration.as_deref())?;
+        Ok(Self { recipe, layer_names, calibration: CalibrationRequest { origin, prompts, distribution } })
+    }
+}
+
 impl Quantisation {
-    fn make(recipe: &str, asked: &ArmArgs, inputs: &Inputs) -> Result<Self, CliError> {
-        let resource = resources::recipe(recipe)?;
-        let recipe = Recipe::parse(&resource.text, &resource.name, &resource.origin)?;
-        let names = match &asked.layer_names {
-            Some(file) => LayerNames::parse(&resources::read(file)?, &file.display().to_string())?,
+    fn of(request: &QuantisationRequest, inputs: &Inputs) -> Result<Self, CliError> {
+        let Resource { name, origin, text } = &request.recipe;
+        let recipe = Recipe::parse(text, name, origin)?;
+        let names = match &request.layer_names {
+            Some(file) => LayerNames::parse(&file.text, &file.origin)?,
             None => LayerNames::default(),
         };
         let plan = recipe.plan(inputs.checkpoint.architecture(), &names)?;
-        let calibration = inputs.calibration(asked.calibration.as_deref())?;
-        Ok(Self { recipe, plan, calibration })
+        let CalibrationRequest { origin, prompts, distribution } = request.calibration.clone();
+        inputs.check_calibration(&prompts)?;
+        Ok(Self { recipe, plan, calibration: CalibrationSet { origin, prompts, distribution } })
     }
 }
 
@@ -156,7 +241,7 @@ pub(crate) fn record_subject_fed(
     record_subject(subject, manifest, Some(continuations), inputs, target, progress)
 }
 
-fn digest(continuations: &[Vec<u32>]) -> String {
+pub(crate) fn digest(continuations: &[Vec<u32>]) -> String {
     hex(&Sha256::digest(json!(continuations).to_string()))
 }
 

@@ -28,6 +28,14 @@ pub(crate) struct Beside<'a> {
 }
 
 impl Beside<'_> {
+    /// Runs an emulator into `target`.
+    pub(crate) fn record(&self, plan: &ArmPlan, target: &Target<'_>) -> Result<(Emulator, Trace), CliError> {
+        self.progress.say("calibrating the emulator of the recipe");
+        let emulator = plan.emulator(self.inputs, self.reference.decoder())?;
+        let emulated = record_emulator(&emulator, self.continuations, self.inputs, target, self.progress)?;
+        Ok((emulator, emulated))
+    }
+
     /// Runs an emulator into `target` and splits the distance that `verdict` says.
     pub(crate) fn attribute(
         &self,
@@ -35,9 +43,7 @@ impl Beside<'_> {
         target: &Target<'_>,
         verdict: &mut Verdict,
     ) -> Result<Emulator, CliError> {
-        self.progress.say("calibrating the emulator of the recipe");
-        let emulator = plan.emulator(self.inputs, self.reference.decoder())?;
-        let emulated = record_emulator(&emulator, self.continuations, self.inputs, target, self.progress)?;
+        let (emulator, emulated) = self.record(plan, target)?;
         self.progress.say("comparing three arms");
         let helpers = Helpers { scopes: Some(&self.inputs.scopes), jobs: self.inputs.jobs, ..Helpers::default() };
         let recipe = judge(self.ours, &emulated, &helpers)?;

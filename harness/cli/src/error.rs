@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
-use fidelity_diagnose::{AdviseError, DiagnoseError, ForgeError};
+use fidelity_diagnose::{AdviseError, DiagnoseError, ForgeError, ResultsError};
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
@@ -122,6 +122,40 @@ pub(crate) enum CliError {
         "{trace}: prompt `{prompt}` has no generated ids, which the arm must be fed; record the reference with scope tbt_free"
     )]
     NoContinuation { trace: PathBuf, prompt: String },
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    #[error(
+        "--shard: a stored trace has nothing left to compute: {trace}; judge it whole, or shard the run that records it"
+    )]
+    ShardOfReplay { trace: PathBuf },
+    #[error("the shards' {what}: {reason}")]
+    ShardArm { what: &'static str, reason: String },
+    #[error("{folder}: {reason}")]
+    NoShard { folder: PathBuf, reason: String },
+    #[error("{b} is not a shard of the same work as {a}: {what} differ; merge shards of one command alone")]
+    ShardsDiffer { a: PathBuf, b: PathBuf, what: String },
+    #[error("{a} and {b} are both shard {shard}; give each once")]
+    ShardTwice { a: PathBuf, b: PathBuf, shard: String },
+    #[error("nothing is concluded: of {of} shards {missing} not there; compute what is missing and merge again")]
+    ShardsMissing { missing: String, of: usize },
+    #[error(
+        "the shards are of another checkpoint than {name} ({source_name}) here: {what} differ; give --checkpoint or --weights"
+    )]
+    OtherCheckpoint { name: String, source_name: String, what: &'static str },
+    #[error("the shards are of a checkpoint that was given by --weights: give it here too")]
+    ShardWeights,
+    #[error("{folder} holds results already; choose another folder with --out")]
+    NotEmpty { folder: PathBuf },
+    #[error("{folder} holds a sweep already; go on with it by --resume, or choose another folder with --out")]
+    SweepExists { folder: PathBuf },
+    #[error("{folder} cannot be resumed: its matrix or settings differ from these; choose another folder with --out")]
+    OtherSweep { folder: PathBuf },
+    #[error("--checkpoints: `{0}` stands there twice; give each once")]
+    CheckpointTwice(String),
+    #[error("--device {0} cannot be swept; sweep `emulator` and `hailo`")]
+    SweepDevice(String),
+    #[error("--hef is one compiled model, but there are {0} checkpoints; name them by `hef` in checkpoints.toml")]
+    SweepHef(usize),
     #[error("while looking for the fault: {0}")]
     Diagnose(#[from] DiagnoseError),
     #[error(transparent)]
@@ -188,10 +222,25 @@ impl CliError {
             | Self::PromptTooLong { .. }
             | Self::NoCacheFolder
             | Self::NothingInCommon
+            | Self::Results(_)
+            | Self::ShardOfReplay { .. }
+            | Self::ShardArm { .. }
+            | Self::NoShard { .. }
+            | Self::ShardsDiffer { .. }
+            | Self::ShardTwice { .. }
+            | Self::OtherCheckpoint { .. }
+            | Self::ShardWeights
+            | Self::NotEmpty { .. }
+            | Self::SweepExists { .. }
+            | Self::OtherSweep { .. }
+            | Self::CheckpointTwice(_)
+            | Self::SweepDevice(_)
+            | Self::SweepHef(_)
             | Self::NoContinuation { .. }
             | Self::Diagnose(DiagnoseError::Trace(_) | DiagnoseError::NoLogits | DiagnoseError::Encoder) => {
                 ExitCode::Usage
             }
+            Self::ShardsMissing { .. } => ExitCode::Inconclusive,
             Self::Advise(_) => ExitCode::Device,
             Self::Forge(error) => of_forge(error),
             Self::Hub(error) => of_hub(error),
@@ -223,7 +272,9 @@ const fn of_forge(error: &ForgeError) -> ExitCode {
         | ForgeError::Inexpressible { .. } => ExitCode::Usage,
         ForgeError::NotProven { .. } => ExitCode::FidelityFailure,
         ForgeError::NothingCompared => ExitCode::Inconclusive,
-        ForgeError::Io { .. } | ForgeError::Json(_) | ForgeError::Weights(_) | ForgeError::Compute(_) => ExitCode::Device,
+        ForgeError::Io { .. } | ForgeError::Json(_) | ForgeError::Weights(_) | ForgeError::Compute(_) => {
+            ExitCode::Device
+        }
     }
 }
 

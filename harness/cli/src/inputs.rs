@@ -152,22 +152,31 @@ impl Inputs {
         let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
         let (resource, prompts) = resources::prompts("--calibration", file.or(of_row).unwrap_or("calibration"))?;
         let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
-        let longest = self.checkpoint.architecture().longest_sequence();
-        for prompt in &prompts {
-            check_ids(&self.checkpoint, &prompt.id, &prompt.token_ids)?;
-            if prompt.token_ids.len() > longest {
-                return Err(CliError::PromptTooLong {
-                    prompt: format!("{} (calibration)", prompt.id),
-                    found: prompt.token_ids.len(),
-                    generated: String::new(),
-                    limit_name: "max_position_embeddings in config.json",
-                    limit: longest,
-                    remedy: "",
-                });
-            }
-        }
+        prompts.iter().try_for_each(|prompt| self.check_calibrated(&prompt.id, &prompt.token_ids))?;
         let prompts = prompts.into_iter().map(|prompt| prompt.token_ids).collect();
         Ok(CalibrationSet { origin: resource.origin, prompts, distribution })
+    }
+
+    /// Refuses ids to calibrate on that the checkpoint cannot be fed.
+    pub(crate) fn check_calibration(&self, prompts: &[Vec<u32>]) -> Result<(), CliError> {
+        let mut numbered = prompts.iter().enumerate();
+        numbered.try_for_each(|(index, ids)| self.check_calibrated(&format!("{index}"), ids))
+    }
+
+    fn check_calibrated(&self, prompt: &str, token_ids: &[u32]) -> Result<(), CliError> {
+        check_ids(&self.checkpoint, prompt, token_ids)?;
+        let longest = self.checkpoint.architecture().longest_sequence();
+        if token_ids.len() <= longest {
+            return Ok(());
+        }
+        Err(CliError::PromptTooLong {
+            prompt: format!("{prompt} (calibration)"),
+            found: token_ids.len(),
+            generated: String::new(),
+            limit_name: "max_position_embeddings in config.json",
+            limit: longest,
+            remedy: "",
+        })
     }
 }
 

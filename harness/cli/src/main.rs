@@ -13,6 +13,7 @@ mod error;
 mod forge_steps;
 mod hailo;
 mod inputs;
+mod join;
 mod judge;
 mod output;
 mod progress;
@@ -21,6 +22,8 @@ mod reference_cache;
 mod replay;
 mod resources;
 mod run_folder;
+mod shard;
+mod sweep;
 mod threads;
 
 use std::process::ExitCode;
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
         Command::Diagnose(diagnose) => commands::diagnose::diagnose(diagnose),
+        Command::Sweep(sweep) => commands::sweep::sweep(sweep),
+        Command::Merge(merge) => commands::merge::merge(merge),
+        Command::Attribute(attribute) => commands::attribute::attribute(attribute),
         Command::Selftest(args) => commands::selftest::run(args),
         Command::Profile(profile) => commands::profile::profile(profile),
         Command::Advise(advise) => commands::advise::advise(advise),

@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use fidelity_device::import::BUILT_IN;
 use fidelity_trace::{Prompt, Registry, parse_prompts};
+use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 
@@ -51,6 +52,8 @@ pub(crate) const TINY: [(&str, &[u8], &[u8]); 4] = [
 ];
 
 /// A text and where it came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Resource {
     /// Name without folder and extension.
     pub(crate) name: String,

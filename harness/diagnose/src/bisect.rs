@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_verdict::{Axis, Bisection, Finding, Interval, Measurement, Standing};
+use fidelity_verdict::{Bisection, BisectionAxis, Finding, Interval, Measurement, Standing};
 
 /// What an arm computes at a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug)]
 pub struct Bisecting<'a> {
     /// What is varied.
-    pub by: Axis,
+    pub by: BisectionAxis,
     /// The block whose heads are silenced.
     pub block: Option<usize>,
     /// The sizes, the smallest first, at least one.
@@ -157,7 +157,7 @@ fn conclude(asked: &Bisecting<'_>, measured: Vec<Measurement>) -> Bisection {
         first_bad: smallest_bad.filter(|_| matches!(finding, Finding::Threshold | Finding::Interval)),
         measured,
         skipped: None,
-        compiles: if asked.by == Axis::Position { 0 } else { sizes.len() },
+        compiles: if asked.by == BisectionAxis::Position { 0 } else { sizes.len() },
         sentence: String::new(),
     };
     bisection.sentence = sentence(&bisection, last);
@@ -170,23 +170,23 @@ fn adjacent(sizes: &[usize], good: usize, bad: usize) -> bool {
 
 fn sentence(bisection: &Bisection, last: usize) -> String {
     let what = |size: usize| match bisection.by {
-        Axis::Block if size == 1 => "the first block".to_owned(),
-        Axis::Block => format!("the first {size} blocks"),
-        Axis::Position if size == 1 => "the first token".to_owned(),
-        Axis::Position => format!("the first {size} tokens"),
-        Axis::Head => match size {
+        BisectionAxis::Block if size == 1 => "the first block".to_owned(),
+        BisectionAxis::Block => format!("the first {size} blocks"),
+        BisectionAxis::Position if size == 1 => "the first token".to_owned(),
+        BisectionAxis::Position => format!("the first {size} tokens"),
+        BisectionAxis::Head => match size {
             0 => "no head".to_owned(),
             1 => "the first head".to_owned(),
             _ => format!("the first {size} heads"),
         },
-        Axis::Hidden => format!("hidden {size}"),
+        BisectionAxis::Hidden => format!("hidden {size}"),
     };
     // The last of those that are bad is the one to look at.
     let culprit = |size: usize| match bisection.by {
-        Axis::Block => format!(": look at block {}", size - 1),
-        Axis::Position => format!(": look at position {}", size - 1),
-        Axis::Head => size.checked_sub(1).map_or_else(String::new, |head| format!(": look at head {head}")),
-        Axis::Hidden => String::new(),
+        BisectionAxis::Block => format!(": look at block {}", size - 1),
+        BisectionAxis::Position => format!(": look at position {}", size - 1),
+        BisectionAxis::Head => size.checked_sub(1).map_or_else(String::new, |head| format!(": look at head {head}")),
+        BisectionAxis::Hidden => String::new(),
     };
     match (bisection.finding, bisection.last_good, bisection.first_bad) {
         (Finding::Threshold, Some(good), Some(bad)) => {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn asked(sizes: &[usize]) -> Bisecting<'_> {
-        Bisecting { by: Axis::Block, block: None, sizes, threshold: 0.99, repeats: false, budget: 1000 }
+        Bisecting { by: BisectionAxis::Block, block: None, sizes, threshold: 0.99, repeats: false, budget: 1000 }
     }
 
     fn found(asked: &Bisecting<'_>, mut of: impl FnMut(usize) -> Reading) -> Bisection {

@@ -220,21 +220,25 @@ fn steps(bench: &Bench<'_>, float32: &Emulator) -> Result<Vec<Vec<u32>>, Diagnos
     Ok(ids)
 }
 
-/// Logits of prompts and steps, by prompt.
+/// Logits of prompts and steps, by prompt; computed together as a run does.
 fn rows(bench: &Bench<'_>, steps: &[Vec<u32>], arm: &Emulator) -> Result<BTreeMap<usize, Rows>, DiagnoseError> {
-    let mut found = BTreeMap::new();
-    for (index, (token_ids, steps)) in bench.prompts.iter().zip(steps).enumerate() {
-        let continuation = [steps.as_slice(), &[0]].concat();
-        let request = Request {
+    let continuations: Vec<Vec<u32>> = steps.iter().map(|steps| [steps.as_slice(), &[0]].concat()).collect();
+    let requests: Vec<Request<'_>> = bench
+        .prompts
+        .iter()
+        .zip(&continuations)
+        .map(|(token_ids, continuation)| Request {
             token_ids,
             scopes: &[Scope::Prefill, Scope::Tbt],
-            continuation: Some(&continuation),
+            continuation: Some(continuation),
             new_tokens: continuation.len(),
-        };
-        let mut captures = [Capture::new(Taps::List(Vec::new()))];
-        arm.run(&[request], &mut captures)?;
-        let [capture] = captures;
-        found.insert(index, rows_of(capture, token_ids.len()));
+        })
+        .collect();
+    let mut captures: Vec<Capture> = requests.iter().map(|_| Capture::new(Taps::List(Vec::new()))).collect();
+    let together = arm.together();
+    for (requests, captures) in requests.chunks(together).zip(captures.chunks_mut(together)) {
+        arm.run(requests, captures)?;
     }
-    Ok(found)
+    let prompts = captures.into_iter().zip(bench.prompts).enumerate();
+    Ok(prompts.map(|(index, (capture, token_ids))| (index, rows_of(capture, token_ids.len()))).collect())
 }

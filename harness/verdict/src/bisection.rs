@@ -9,7 +9,7 @@ use crate::Interval;
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Axis {
+pub enum BisectionAxis {
     /// The first blocks of the network, then final norm and head.
     Block,
     /// The first tokens of the prompts.
@@ -20,7 +20,7 @@ pub enum Axis {
     Hidden,
 }
 
-impl fmt::Display for Axis {
+impl fmt::Display for BisectionAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Block => "block",
@@ -90,7 +90,7 @@ pub enum Finding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bisection {
     /// What was varied.
-    pub by: Axis,
+    pub by: BisectionAxis,
     /// The block whose heads were silenced.
     pub block: Option<usize>,
     /// Mean Pearson that is good.

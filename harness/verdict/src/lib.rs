@@ -7,13 +7,16 @@ mod activations;
 mod advice;
 mod attribution;
 mod bisection;
+mod covariate;
 mod diagnosis;
 mod estimate;
 mod exit_code;
+mod explanation;
 mod forging;
 mod outcome;
 mod results;
 mod self_test;
+mod sweep;
 mod thresholds;
 mod verdict;
 mod worst;
@@ -27,16 +30,22 @@ pub use advice::{
     Advised, BlockRange, KindEffect, Promotable, Proven, Remedy, SiteSqnr, Trial,
 };
 pub use attribution::{Attribution, ScopeAttribution};
-pub use bisection::{Axis, Bisection, Finding, Measurement, Standing};
+pub use bisection::{Bisection, BisectionAxis, Finding, Measurement, Standing};
+pub use covariate::{Covariate, Covariates};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
+pub use explanation::{
+    Confounded, CovariateTest, EXPLANATION_FORMAT, EXPLANATION_VERSION, Experiment, Explanation, GroupExplanation,
+    GroupKey, Permutations, Prediction, RankCorrelation, Separation,
+};
 pub use forging::{FORGING_FORMAT, FORGING_VERSION, Forging, SiteProof};
 pub use outcome::{Agreement, Outcome};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
 };
 pub use self_test::{Bars, CaseOutcome, DETECTABLE, Rates, SelfTest, SelfTestCase, bars};
+pub use sweep::{CELL_FORMAT, CELL_VERSION, Cell, CellKey, CellScope, CellState, Measured, worst_exit_code};
 pub use thresholds::{DEFAULT_THRESHOLDS, Thresholds, ThresholdsError};
 pub use verdict::{ArmIdentity, Arms, Bootstrap, FORMAT, PromptResult, VERSION, Verdict, VerdictError};
 pub use worst::worst;

@@ -48,6 +48,8 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         json: args.json,
         discard_traces: false,
         no_diagnosis: false,
+        shard: None,
+        command: None,
     };
-    replay(&run, &args.trace, &stored, Purpose::Diagnosis)
+    Ok(replay(&run, &args.trace, &stored, Purpose::Diagnosis)?.say(&run, Purpose::Diagnosis))
 }

@@ -1,6 +1,7 @@
 //! One command a file.
 
 pub(crate) mod advise;
+pub(crate) mod attribute;
 pub(crate) mod audit;
 pub(crate) mod cache;
 pub(crate) mod check;
@@ -11,9 +12,11 @@ pub(crate) mod faults;
 pub(crate) mod forge;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod merge;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod selftest;
+pub(crate) mod sweep;

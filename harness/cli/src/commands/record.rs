@@ -5,7 +5,7 @@ use std::path::Path;
 use fidelity_trace::{Scope, Status, Trace};
 
 use crate::{
-    args::{RecordArgs, ReferenceArgs},
+    args::{RecordArgs, ReferenceArgs, Slice},
     arms::{ArmPlan, Target, continuations, record_emulator, record_reference, reference as make_reference},
     commands::run::{reference_scopes, refuse_total_failure},
     device::Device,
@@ -15,6 +15,7 @@ use crate::{
     output::{print, warn},
     progress::Progress,
     run_folder::RunFolder,
+    shard::{Cut, Told, Work},
 };
 
 pub(crate) fn reference(args: &ReferenceArgs) -> Result<u8, CliError> {
@@ -65,10 +66,20 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     if let Arm::Hailo(device) = &arm {
         device.notes().for_each(|note| warn(&note));
     }
-    let reference = make_reference(&inputs, false)?;
+    let all = given.as_ref().map(continuations);
+    let cut = args.shard.map(|shard| Cut::of(shard, &mut inputs));
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
-    let continuations = match &given {
-        Some(trace) => continuations(trace),
+    let plan = match &arm {
+        Arm::Emulator(plan) => Some(&**plan),
+        Arm::Hailo(_) => None,
+    };
+    let work = Work::record(args, plan);
+    if let Some(cut) = cut.as_ref().filter(|cut| cut.is_empty()) {
+        return Ok(cut.finish(folder, &work, &inputs, Told::default())?.say());
+    }
+    let reference = make_reference(&inputs, false)?;
+    let continuations = match all {
+        Some(all) => own(all, args.shard),
         None if inputs.scopes.iter().all(|scope| matches!(scope, Scope::Base | Scope::Prefill)) => {
             vec![Vec::new(); inputs.prompts.len()]
         }
@@ -82,14 +93,27 @@ pub(crate) fn record(args: &RecordArgs) -> Result<u8, CliError> {
     };
     let target = Target { folder: folder.path(), resume: args.output.resume, scopes: &inputs.scopes };
     let trace = match arm {
-        Arm::Emulator(plan) => {
+        Arm::Emulator(ref plan) => {
             progress.say("calibrating");
             let emulator = plan.emulator(&inputs, reference.decoder())?;
             record_emulator(&emulator, &continuations, &inputs, &target, &progress)?
         }
-        Arm::Hailo(device) => device.record(&continuations, &inputs, &target, &progress)?,
+        Arm::Hailo(ref device) => device.record(&continuations, &inputs, &target, &progress)?,
     };
-    say(&trace, &folder)
+    match cut {
+        None => say(&trace, &folder),
+        Some(cut) => {
+            refuse_total_failure(&trace)?;
+            let notes = if let Arm::Hailo(device) = &arm { device.notes().collect() } else { Vec::new() };
+            Ok(cut.finish(folder, &work, &inputs, Told { notes, continuations })?.say())
+        }
+    }
+}
+
+/// What is of the shard.
+fn own<T>(all: Vec<T>, shard: Option<Slice>) -> Vec<T> {
+    let held = |place: usize| shard.is_none_or(|shard| shard.holds(place));
+    all.into_iter().enumerate().filter(|(place, _)| held(*place)).map(|(_, one)| one).collect()
 }
 
 /// The prompts of a reference trace, so that the two traces can be compared.

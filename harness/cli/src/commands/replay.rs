@@ -8,7 +8,7 @@ use crate::{
     args::RunArgs,
     arms::{ArmPlan, Target, continuations as own_continuations, record_reference, reference},
     beside::Beside,
-    commands::run::{Judged, helpers, progress, reference_scopes, refuse_total_failure},
+    commands::run::{Judged, Ran, helpers, progress, reference_scopes, refuse_total_failure},
     diagnosis::Purpose,
     error::CliError,
     inputs::Inputs,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The trace decides the prompts, scopes and sites, and what the reference is fed.
-pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purpose) -> Result<u8, CliError> {
+pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purpose) -> Result<Ran, CliError> {
     let progress = progress(args);
     let asked = replay.asked(&args.prompts)?;
     progress.say("reading the checkpoint");
@@ -50,5 +50,5 @@ pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purp
     let fed = continuations.unwrap_or_else(|| own_continuations(&ours));
     let (ours, its): (&Trace, &Trace) = (&ours, &replay.trace);
     let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
-    Judged { beside, verdict, plan, traces: vec!["reference"] }.conclude(&folder, args, purpose)
+    Judged { beside, verdict, plan, traces: vec!["reference"] }.conclude(folder, args, purpose)
 }

@@ -7,6 +7,7 @@ use fidelity_references::Reference;
 use fidelity_reports::write_all;
 use fidelity_trace::{CheckpointRow, Scope, Status, Trace};
 use fidelity_verdict::Verdict;
+use serde_json::{Map, Value};
 
 use crate::{
     args::RunArgs,
@@ -23,24 +24,65 @@ use crate::{
     progress::Progress,
     replay::Replay,
     run_folder::{RunFolder, command_line},
+    shard::{Cut, RecordedShard, Told, Work},
 };
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
+    match run_one(args)? {
+        Ended::Judged(ran) => Ok(ran.say(args, Purpose::Verdict { diagnosed: !args.no_diagnosis })),
+        Ended::Recorded(shard) => Ok(shard.say()),
+    }
+}
+
+/// Runs and writes everything; says nothing of the result.
+pub(crate) fn run_one(args: &RunArgs) -> Result<Ended, CliError> {
     let purpose = Purpose::Verdict { diagnosed: !args.no_diagnosis };
     match Device::asked(&args.arm)? {
         Device::Emulator => emulate(args, purpose),
         Device::Hailo => hailo(args, purpose),
-        Device::Replay(trace) => replay(args, &trace, &Replay::open(&trace)?, purpose),
+        Device::Replay(trace) if args.shard.is_some() => Err(CliError::ShardOfReplay { trace }),
+        Device::Replay(trace) => {
+            replay(args, &trace, &Replay::open(&trace)?, purpose).map(|ran| Ended::Judged(Box::new(ran)))
+        }
     }
 }
 
-fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
+/// How a run ended.
+pub(crate) enum Ended {
+    Judged(Box<Ran>),
+    /// A shard has traces and no verdict.
+    Recorded(RecordedShard),
+}
+
+/// A run whose results are written.
+pub(crate) struct Ran {
+    pub(crate) verdict: Verdict,
+    pub(crate) folder: RunFolder,
+    /// Versions of what computed the arm, as its trace says.
+    pub(crate) environment: Map<String, Value>,
+}
+
+impl Ran {
+    /// Says the verdict and returns the exit code.
+    pub(crate) fn say(&self, args: &RunArgs, purpose: Purpose) -> u8 {
+        let form = Form::of(args.json, args.output.quiet);
+        let say = if purpose == Purpose::Diagnosis { say_diagnosis } else { say_verdict };
+        say(&self.verdict, form, Some(self.folder.wall_time()), Some(&self.folder.path().join("report.html")));
+        self.verdict.exit_code
+    }
+}
+
+fn emulate(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     let progress = progress(args);
     progress.say("reading the checkpoint");
-    let inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
+    let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let plan = ArmPlan::make(&args.arm, &inputs)?;
-    let reference = reference(&inputs, true)?;
+    let cut = args.shard.map(|shard| Cut::of(shard, &mut inputs));
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    if let Some(cut) = cut.as_ref().filter(|cut| cut.is_empty()) {
+        return cut.finish(folder, &Work::run(args, Some(&plan)), &inputs, Told::default()).map(Ended::Recorded);
+    }
+    let reference = reference(&inputs, true)?;
 
     let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
     let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };
@@ -50,30 +92,62 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     progress.say("calibrating");
     let emulator = plan.emulator(&inputs, reference.decoder())?;
     let its = record_emulator(&emulator, &own_continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
-
-    progress.say("comparing");
-    let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
-    if purpose.asks(&mut verdict) {
-        // What was injected is for the search to find.
-        drop(emulator);
-        let own = plan.recipe().map(|_| plan.without_faults(&inputs, reference.decoder())).transpose()?;
-        let numerics = plan.numerics(own.as_ref());
-        let patient = Patient { inputs: &inputs, device: &its, numerics, progress: &progress };
-        patient.diagnose(&mut verdict, purpose)?;
+    if let Some(cut) = cut {
+        let told = Told { continuations: own_continuations(&ours), ..Told::default() };
+        return cut.finish(folder, &Work::run(args, Some(&plan)), &inputs, told).map(Ended::Recorded);
     }
-    finish(&verdict, &folder, &["reference", "arm"], &inputs, args, purpose)
+    // What was injected is for the search to find.
+    drop(emulator);
+    let emulated = Emulated { inputs: &inputs, plan: &plan, reference: &reference, ours: &ours, its: &its };
+    emulated.conclude(folder, args, purpose, &progress).map(|ran| Ended::Judged(Box::new(ran)))
+}
+
+/// An emulator's trace and what it is judged by.
+pub(crate) struct Emulated<'a> {
+    pub(crate) inputs: &'a Inputs,
+    pub(crate) plan: &'a ArmPlan,
+    pub(crate) reference: &'a Reference,
+    /// The reference's trace.
+    pub(crate) ours: &'a Trace,
+    pub(crate) its: &'a Trace,
+}
+
+impl Emulated<'_> {
+    /// Judges, looks for the fault, and writes what is concluded.
+    pub(crate) fn conclude(
+        &self,
+        folder: RunFolder,
+        args: &RunArgs,
+        purpose: Purpose,
+        progress: &Progress,
+    ) -> Result<Ran, CliError> {
+        progress.say("comparing");
+        let Self { inputs, plan, reference, ours, its } = *self;
+        let mut verdict = judge(ours, its, &helpers(inputs, reference, inputs.row.as_ref()))?;
+        if purpose.asks(&mut verdict) {
+            let own = plan.recipe().map(|_| plan.without_faults(inputs, reference.decoder())).transpose()?;
+            let numerics = plan.numerics(own.as_ref());
+            Patient { inputs, device: its, numerics, progress }.diagnose(&mut verdict, purpose)?;
+        }
+        finish(verdict, folder, &["reference", "arm"], inputs, its, args)
+    }
 }
 
 /// A compiled model on a device.
-fn hailo(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
+fn hailo(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     let progress = progress(args);
     progress.say("reading the checkpoint");
     let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let quiet = args.output.quiet || args.json;
     let device = Hailo::open(&args.arm.hailo, &args.prompts, &mut inputs, quiet, &progress)?;
     let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
-    let reference = reference(&inputs, true)?;
+    // What the device can compute was fitted to all prompts, so that every shard has the same settings.
+    let cut = args.shard.map(|shard| Cut::of(shard, &mut inputs));
     let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    if let Some(cut) = cut.as_ref().filter(|cut| cut.is_empty()) {
+        return cut.finish(folder, &Work::run(args, plan.as_ref()), &inputs, Told::default()).map(Ended::Recorded);
+    }
+    let reference = reference(&inputs, true)?;
 
     let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
     let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };
@@ -82,13 +156,28 @@ fn hailo(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     refuse_total_failure(&ours)?;
     let fed = own_continuations(&ours);
     let its = device.record(&fed, &inputs, &target(&its, &inputs.scopes), &progress)?;
+    let beside = Beside {
+        inputs: &inputs,
+        reference: &reference,
+        ours: &ours,
+        its: &its,
+        continuations: &fed,
+        progress: &progress,
+    };
+    if let Some(cut) = cut {
+        if let Some(plan) = &plan {
+            let own = folder.path().join("emulator");
+            beside.record(plan, &target(&own, &inputs.scopes))?;
+        }
+        let told = Told { notes: device.notes().collect(), continuations: fed };
+        return cut.finish(folder, &Work::run(args, plan.as_ref()), &inputs, told).map(Ended::Recorded);
+    }
 
     progress.say("comparing");
     let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
     device.sign(&mut verdict);
-    let (ours, its) = (&ours, &its);
-    let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
-    Judged { beside, verdict, plan, traces: vec!["reference", "arm"] }.conclude(&folder, args, purpose)
+    let judged = Judged { beside, verdict, plan, traces: vec!["reference", "arm"] };
+    judged.conclude(folder, args, purpose).map(|ran| Ended::Judged(Box::new(ran)))
 }
 
 /// A device that was judged: what ran is told in `beside`.
@@ -102,8 +191,8 @@ pub(crate) struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Runs the emulator beside it, looks for the fault, and writes and says what is concluded.
-    pub(crate) fn conclude(mut self, folder: &RunFolder, args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
+    /// Runs the emulator beside it, looks for the fault, and writes what is concluded.
+    pub(crate) fn conclude(mut self, folder: RunFolder, args: &RunArgs, purpose: Purpose) -> Result<Ran, CliError> {
         let (Beside { inputs, its, progress, .. }, verdict) = (&self.beside, &mut self.verdict);
         let own = folder.path().join("emulator");
         let target = Target { folder: &own, resume: args.output.resume, scopes: &inputs.scopes };
@@ -113,7 +202,8 @@ impl Judged<'_> {
             let numerics = self.plan.as_ref().map_or(Numerics::Unknown, |plan| plan.numerics(attributed.as_ref()));
             Patient { inputs, device: its, numerics, progress }.diagnose(verdict, purpose)?;
         }
-        finish(verdict, folder, &self.traces, inputs, args, purpose)
+        let (inputs, its) = (*inputs, *its);
+        finish(self.verdict, folder, &self.traces, inputs, its, args)
     }
 }
 
@@ -131,24 +221,22 @@ pub(crate) fn helpers<'a>(inputs: &'a Inputs, reference: &'a Reference, row: Opt
     }
 }
 
-/// Writes what is concluded and says it. `traces` are those of the run's folder, which are its own to delete.
+/// Writes what is concluded. `traces` are those of the run's folder, which are its own to delete.
 fn finish(
-    verdict: &Verdict,
-    folder: &RunFolder,
+    verdict: Verdict,
+    folder: RunFolder,
     traces: &[&str],
     inputs: &Inputs,
+    its: &Trace,
     args: &RunArgs,
-    purpose: Purpose,
-) -> Result<u8, CliError> {
-    write_all(folder.path(), verdict, &command_line())?;
+) -> Result<Ran, CliError> {
+    let command = args.command.clone().unwrap_or_else(command_line);
+    write_all(folder.path(), &verdict, &command)?;
     if args.discard_traces {
         traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
     }
     folder.describe(&inputs.prompts_origin)?;
-    let form = Form::of(args.json, args.output.quiet);
-    let say = if purpose == Purpose::Diagnosis { say_diagnosis } else { say_verdict };
-    say(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
-    Ok(verdict.exit_code)
+    Ok(Ran { verdict, folder, environment: its.manifest().environment.clone() })
 }
 
 /// The arm's `tbt` and `tbt_self` are fed the reference's greedy ids, so the reference generates whenever they are asked for.
