@@ -7,6 +7,7 @@ mod activations;
 mod advice;
 mod advice_csv;
 mod arms;
+mod bisection;
 mod csv;
 mod diagnosis;
 mod explanation;
@@ -39,6 +40,7 @@ pub use crate::{
     advice::{advice_line, advice_terminal},
     advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
     arms::{ArmReports, arm_folders},
+    bisection::{bisection_line, bisection_terminal},
     csv::{arms_csv, layers_csv, positions_csv},
     explanation::{explanation_line, explanation_terminal},
     forging::{forging_line, forging_terminal},

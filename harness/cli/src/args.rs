@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Advise(AdviseArgs),
     /// Derive a checkpoint whose relation to the original is exact: wider, rotated, fewer blocks; proved on writing.
     Forge(ForgeArgs),
+    /// Find where an arm begins to be wrong: after which block, token or head, or from which width on.
+    Bisect(BisectArgs),
     /// Run a matrix of checkpoints, arms and recipes: one table, results.csv, sweep.html.
     Sweep(SweepArgs),
     /// Join the shards of a run, of a recording or of a sweep.
@@ -112,7 +114,7 @@ impl fmt::Display for Slice {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct CheckpointArgs {
     /// A row of checkpoints.toml, fetched from the Hugging Face Hub if it lives there [default: demo, or the name of what
     /// --weights gives].
@@ -153,7 +155,7 @@ pub(crate) struct PromptArgs {
     pub(crate) no_cache: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ArmArgs {
     /// The arm to judge: emulator; hailo, a compiled model on a device; replay=TRACE, a stored trace.
     #[arg(long, value_name = "ARM", env = "FIDELITY_DEVICE", default_value = "emulator")]
@@ -181,7 +183,7 @@ pub(crate) struct ArmArgs {
     pub(crate) hailo: HailoArgs,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WorkerArgs {
     /// How to start the worker that owns the device, such as 'ssh pi5 fidelity-worker' [default: this program if it was built
     /// with HailoRT, else fidelity-worker beside it or on PATH].
@@ -189,7 +191,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) worker: Option<String>,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct HailoArgs {
     /// With --device hailo: the compiled model, a path on the worker's machine.
     #[arg(long, value_name = "FILE")]
@@ -542,6 +544,53 @@ pub(crate) struct ForgeArgs {
     /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BisectArgs {
+    /// What to bisect: block, the first blocks of the network; position, the first tokens of the prompts; head, the first heads of
+    /// --block; hidden, the widths of a --ladder.
+    #[arg(long, value_name = "AXIS")]
+    pub(crate) by: Axis,
+    /// The block whose heads are bisected, counted from 0.
+    #[arg(long, value_name = "BLOCK", required_if_eq("by", "head"))]
+    pub(crate) block: Option<usize>,
+    /// The folder that `fidelity forge --ladder hidden=…` wrote.
+    #[arg(long, value_name = "DIR", required_if_eq("by", "hidden"), conflicts_with_all = ["checkpoint", "weights"])]
+    pub(crate) ladder: Option<PathBuf>,
+    /// Mean Pearson of logits from which an arm is good.
+    #[arg(long, value_name = "PEARSON", value_parser = similarity, default_value = "0.99")]
+    pub(crate) threshold: f64,
+    /// Measurements at most; of a device, each is a run of all prompts.
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub(crate) budget: NonZeroUsize,
+    /// With --device hailo: the compiled models of what is forged, NAME.hef each. Where one is missing, what to compile is said.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) hefs: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) checkpoint: CheckpointArgs,
+    #[command(flatten)]
+    pub(crate) arm: ArmArgs,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
+    /// Where to write [default: a new folder in runs/bisect]; measurements that are there already are not made again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print bisection.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no progress and no tables, only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// What is bisected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Axis {
+    Block,
+    Position,
+    Head,
+    Hidden,
 }
 
 /// A similarity that can be asked for.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::{args::ArmArgs, error::CliError};
 
 /// The arm that is asked for.
+#[derive(PartialEq, Eq)]
 pub(crate) enum Device {
     Emulator,
     Hailo,

@@ -156,6 +156,22 @@ pub(crate) enum CliError {
     SweepDevice(String),
     #[error("--hef is one compiled model, but there are {0} checkpoints; name them by `hef` in checkpoints.toml")]
     SweepHef(usize),
+    #[error(
+        "a stored trace cannot be bisected, since it cannot be run again: {trace}; give --device emulator or hailo"
+    )]
+    BisectReplay { trace: PathBuf },
+    #[error("an encoder cannot be bisected: there are no logits to judge by")]
+    BisectEncoder,
+    #[error("--block {block}: the checkpoint has {blocks} blocks, counted from 0")]
+    NoBlock { block: usize, blocks: usize },
+    #[error("--by position needs {least} prompts or more: each has one row at a position")]
+    FewPrompts { least: usize },
+    #[error("{folder}: no checkpoint is there; write a ladder with `fidelity forge --ladder hidden=FIRST..LAST:STEP`")]
+    NoLadder { folder: PathBuf },
+    #[error("a device runs compiled models: give the folder where they are, or will be, by --hefs DIR")]
+    NoHefs,
+    #[error("{hef} is not there yet: compile {folder} into it, then run the same command again with --out {out}")]
+    NotCompiled { folder: PathBuf, hef: PathBuf, out: PathBuf },
     #[error("while looking for the fault: {0}")]
     Diagnose(#[from] DiagnoseError),
     #[error(transparent)]
@@ -237,10 +253,16 @@ impl CliError {
             | Self::SweepDevice(_)
             | Self::SweepHef(_)
             | Self::NoContinuation { .. }
+            | Self::BisectReplay { .. }
+            | Self::BisectEncoder
+            | Self::NoBlock { .. }
+            | Self::FewPrompts { .. }
+            | Self::NoLadder { .. }
+            | Self::NoHefs
             | Self::Diagnose(DiagnoseError::Trace(_) | DiagnoseError::NoLogits | DiagnoseError::Encoder) => {
                 ExitCode::Usage
             }
-            Self::ShardsMissing { .. } => ExitCode::Inconclusive,
+            Self::ShardsMissing { .. } | Self::NotCompiled { .. } => ExitCode::Inconclusive,
             Self::Advise(_) => ExitCode::Device,
             Self::Forge(error) => of_forge(error),
             Self::Hub(error) => of_hub(error),

@@ -26,7 +26,7 @@ struct Flag {
     step: fn(&str) -> Result<Step, String>,
 }
 
-const FLAGS: [Flag; 7] = [
+const FLAGS: [Flag; 8] = [
     Flag {
         name: "widen",
         value: Some("HIDDEN"),
@@ -56,6 +56,15 @@ const FLAGS: [Flag; 7] = [
         value: Some("BLOCK"),
         help: "All blocks but this one, counted from 0 in what the steps before it leave",
         step: |text| number(text).map(Step::Skip),
+    },
+    Flag {
+        name: "first-heads",
+        value: Some("BLOCK=HEADS"),
+        help: "Of the block's query heads the first HEADS alone; what the others would add is left out",
+        step: |text| {
+            let (block, heads) = text.split_once('=').ok_or("expected BLOCK=HEADS, such as 3=4")?;
+            Ok(Step::FirstHeads { block: number(block)?, heads: number(heads)? })
+        },
     },
     Flag {
         name: "untie",

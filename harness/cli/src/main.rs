@@ -4,6 +4,7 @@ mod args;
 mod arms;
 mod audit_text;
 mod beside;
+mod bisecting;
 mod check_text;
 mod commands;
 mod device;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => commands::compare::compare(compare),
         Command::Import(import) => commands::import::import(import),
         Command::Diagnose(diagnose) => commands::diagnose::diagnose(diagnose),
+        Command::Bisect(args) => commands::bisect::bisect(args),
         Command::Sweep(sweep) => commands::sweep::sweep(sweep),
         Command::Merge(merge) => commands::merge::merge(merge),
         Command::Attribute(attribute) => commands::attribute::attribute(attribute),

@@ -14,7 +14,12 @@ const VARIABLE: &str = "CANDLE_NUM_THREADS";
 pub(crate) fn one_pool(command: &Command) {
     let computes = match command {
         Command::Run(_) | Command::Reference(_) | Command::Record(_) | Command::Profile(_) | Command::Advise(_) => true,
-        Command::Diagnose(_) | Command::Selftest(_) | Command::Forge(_) | Command::Sweep(_) | Command::Merge(_) => true,
+        Command::Diagnose(_)
+        | Command::Selftest(_)
+        | Command::Forge(_)
+        | Command::Bisect(_)
+        | Command::Sweep(_)
+        | Command::Merge(_) => true,
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
         Command::Attribute(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => false,
         #[cfg(feature = "hailo")]

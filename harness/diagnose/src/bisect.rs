@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_verdict::{Bisection, BisectionAxis, Finding, Interval, Measurement, Standing};
+use fidelity_trace::Scope;
+use fidelity_verdict::{Bisection, BisectionAxis, Finding, Interval, Measurement, Standing, Verdict};
 
 /// What an arm computes at a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +17,49 @@ pub struct Reading {
     pub interval: Option<Interval>,
     /// Whether enough rows were compared to decide anything.
     pub enough: bool,
+}
+
+/// Fewer prompts tell nothing of a position, where each has one row.
+pub const LEAST_PROMPTS: usize = 4;
+/// In standard errors over prompts: what a mean is surely above or below.
+const SURE: f64 = 3.0;
+
+impl Reading {
+    /// The worst scope's mean Pearson of logits. A row that is not finite is no similarity. `tbt_self` is a probe and does not count.
+    #[must_use]
+    pub fn of(verdict: &Verdict) -> Self {
+        let scopes = verdict.scopes.iter().filter(|(scope, _)| **scope != Scope::TbtSelf);
+        let judged = scopes.filter_map(|(_, of)| of.sites.get(&of.judged_site));
+        let readings = judged.map(|site| {
+            let pearson = site.pearson.filter(|_| site.non_finite_rows == 0);
+            Self {
+                pearson: pearson.map(|it| it.mean),
+                interval: pearson.and_then(|it| it.interval),
+                enough: site.rows >= verdict.thresholds.minimum_rows,
+            }
+        });
+        let value = |reading: &Self| reading.pearson.unwrap_or(f64::NEG_INFINITY);
+        let worst = readings.min_by(|one, other| value(one).total_cmp(&value(other)));
+        worst.unwrap_or(Self { pearson: None, interval: None, enough: false })
+    }
+
+    /// The mean over prompts of their rows at a position of `prefill`, give or take three standard errors.
+    #[must_use]
+    pub fn at_position(verdict: &Verdict, position: usize) -> Self {
+        let rows = verdict.scopes.get(&Scope::Prefill).map_or(&[][..], |scope| scope.rows.as_slice());
+        let here = rows.iter().filter(|row| row.position as usize == position);
+        let values: Vec<f64> = here.map(|row| row.pearson.unwrap_or(0.0)).collect();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let error = SURE * (squares / (count - 1.0) / count).sqrt();
+        let enough = values.len() >= LEAST_PROMPTS;
+        Self {
+            pearson: Some(mean).filter(|_| enough),
+            interval: enough.then_some([mean - error, mean + error]),
+            enough,
+        }
+    }
 }
 
 /// What is to be found.

@@ -18,7 +18,7 @@ mod selftest;
 pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclusive_advice, proven, split};
 pub use attribute::{Outcome, PUBLISHED, ResultRow, ResultsError, explain, read_results};
 pub use bank::{Entry, entry};
-pub use bisect::{Bisecting, Reading, bisect, measurement};
+pub use bisect::{Bisecting, LEAST_PROMPTS, Reading, bisect, measurement};
 pub use forge::{Axis, ForgeError, Ladder, Step, forge, forge_ladder};
 pub use profile::profile;
 pub use search::{DiagnoseError, Numerics, Question, diagnose};

@@ -3,6 +3,7 @@
 pub(crate) mod advise;
 pub(crate) mod attribute;
 pub(crate) mod audit;
+pub(crate) mod bisect;
 pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod compare;

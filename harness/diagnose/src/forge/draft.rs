@@ -36,6 +36,8 @@ pub(super) struct Relation {
     pub(super) norms: bool,
     /// Logits there are; value j is value j modulo the source's vocabulary.
     pub(super) vocabulary: usize,
+    /// Of that block of the source, so many channels of z stay and the rest are zero.
+    pub(super) first_heads: Option<(u32, usize)>,
     /// Nothing but copies and zeros, so that float64 must agree to its own rounding.
     pub(super) copied: bool,
 }
@@ -62,6 +64,7 @@ impl Draft {
             stream: Vec::new(),
             norms: true,
             vocabulary: architecture.vocabulary,
+            first_heads: None,
             copied: true,
         };
         let tensors = Box::new(Stored::new(source.weights()?, architecture.tied_head));

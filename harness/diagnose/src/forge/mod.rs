@@ -8,6 +8,7 @@
 mod blocks;
 mod draft;
 mod error;
+mod first_heads;
 mod heads;
 mod ladder;
 mod proof;
@@ -77,14 +78,14 @@ fn transformed(source: &Checkpoint, steps: &[&dyn Transformation], out: &Path) -
     // One decoder at a time: the source's is gone when the other is read.
     let of_source = {
         let decoder = source.decoder(&|_, tensor| Ok(tensor))?;
-        Computed::by(&decoder.through(&draft.relation.blocks), &prompts, exact)?
+        Computed::by(&decoder.through(&draft.relation.blocks), &prompts, exact, draft.relation.first_heads)?
     };
     let (temporary, folder) = write::aside(out)?;
     draft.write(&folder)?;
     let name = out.file_name().unwrap_or(out.as_os_str()).to_string_lossy();
     let forged = Checkpoint::open(&folder, &name)?;
     same_architecture(&draft.architecture, forged.architecture())?;
-    let of_forged = Computed::by(&forged.decoder(&|_, tensor| Ok(tensor))?, &prompts, exact)?;
+    let of_forged = Computed::by(&forged.decoder(&|_, tensor| Ok(tensor))?, &prompts, exact, None)?;
     let sites = proof::compared(&of_source, &of_forged, &draft.relation);
     if let Some(error) = proof::refuted(&sites) {
         return Err(error);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use fidelity_references::{Checkpoint, Chunk, Decoder, Instrument, Part, Visibility, Wiring};
 use fidelity_trace::{BlockSite, BosConvention, Site};
 use fidelity_verdict::SiteProof;
@@ -58,30 +58,43 @@ pub(super) struct Computed {
 }
 
 impl Computed {
-    /// By a decoder of float32, which is not run in that where `exact` says that nothing will be asked of its noise.
-    pub(super) fn by(decoder: &Decoder, prompts: &[Vec<u32>], exact: bool) -> std::result::Result<Self, ForgeError> {
-        let sites = seen(&decoder.to_float64(), prompts).map_err(ForgeError::Compute)?;
+    /// By a decoder of float32, which is not run in that where `exact` says that nothing will be asked of its noise. Of the block of
+    /// `first_heads`, so many channels of z are kept and the rest are zero.
+    pub(super) fn by(
+        decoder: &Decoder,
+        prompts: &[Vec<u32>],
+        exact: bool,
+        first_heads: Option<(u32, usize)>,
+    ) -> std::result::Result<Self, ForgeError> {
+        let sites = seen(&decoder.to_float64(), prompts, first_heads).map_err(ForgeError::Compute)?;
         let mut noise = BTreeMap::new();
         if !exact {
-            let single = seen(decoder, prompts).map_err(ForgeError::Compute)?;
+            let single = seen(decoder, prompts, first_heads).map_err(ForgeError::Compute)?;
             noise.extend(sites.iter().map(|(site, rows)| (*site, worst(rows, &single[site]))));
         }
         Ok(Self { sites, noise })
     }
 }
 
-fn seen(decoder: &Decoder, prompts: &[Vec<u32>]) -> Result<BTreeMap<Site, Vec<Vec<f64>>>> {
-    let mut rows = Rows(BTreeMap::new());
+fn seen(
+    decoder: &Decoder,
+    prompts: &[Vec<u32>],
+    first_heads: Option<(u32, usize)>,
+) -> Result<BTreeMap<Site, Vec<Vec<f64>>>> {
+    let mut rows = Rows { kept: BTreeMap::new(), first_heads };
     for token_ids in prompts {
         let positions: Vec<u32> = (0..token_ids.len() as u32).collect();
         let chunk = Chunk { token_ids, positions: &positions, visibility: Visibility::Causal };
         decoder.forward(&chunk, None, &Wiring::default(), &mut rows)?;
     }
-    Ok(rows.0)
+    Ok(rows.kept)
 }
 
 /// Keeps the residual stream, the last norm and the logits.
-struct Rows(BTreeMap<Site, Vec<Vec<f64>>>);
+struct Rows {
+    kept: BTreeMap<Site, Vec<Vec<f64>>>,
+    first_heads: Option<(u32, usize)>,
+}
 
 impl Instrument for Rows {
     fn at(&mut self, site: Site, _: Part, tensor: Tensor) -> Result<Tensor> {
@@ -90,8 +103,14 @@ impl Instrument for Rows {
             Site::Block(_, inner) => matches!(inner, BlockSite::ResidMid | BlockSite::ResidPost),
             Site::Pooled => false,
         };
+        if let (Some((block, width)), Site::Block(at, BlockSite::Z)) = (self.first_heads, site)
+            && at == block
+        {
+            let channels = tensor.dim(D::Minus1)?;
+            return tensor.narrow(D::Minus1, 0, width)?.pad_with_zeros(D::Minus1, 0, channels - width);
+        }
         if kept {
-            self.0.entry(site).or_default().extend(tensor.to_dtype(DType::F64)?.to_vec2::<f64>()?);
+            self.kept.entry(site).or_default().extend(tensor.to_dtype(DType::F64)?.to_vec2::<f64>()?);
         }
         Ok(tensor)
     }

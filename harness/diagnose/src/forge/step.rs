@@ -5,6 +5,7 @@ use std::fmt;
 use super::{
     Transformation,
     blocks::{Depth, Skip},
+    first_heads::FirstHeads,
     heads::HeadsMha,
     rotate::Rotate,
     tie::{Tie, Untie},
@@ -24,6 +25,13 @@ pub enum Step {
     Depth(usize),
     /// All blocks but this one, counted from 0 in the network as it is then.
     Skip(usize),
+    /// Of that block's query heads the first so many alone.
+    FirstHeads {
+        /// Counted from 0 in the network as it is then.
+        block: usize,
+        /// How many heads stay.
+        heads: usize,
+    },
     /// The same function with a head of its own.
     Untie,
     /// The same function with the embedding as head, where the two are equal.
@@ -38,6 +46,7 @@ impl Step {
             Self::HeadsMha => Box::new(HeadsMha),
             Self::Depth(blocks) => Box::new(Depth(*blocks)),
             Self::Skip(block) => Box::new(Skip(*block)),
+            Self::FirstHeads { block, heads } => Box::new(FirstHeads { block: *block, heads: *heads }),
             Self::Untie => Box::new(Untie),
             Self::Tie => Box::new(Tie),
         }
