@@ -22,7 +22,7 @@ struct Flag {
     step: fn(&str) -> Result<Step, String>,
 }
 
-const FLAGS: [Flag; 7] = [
+const FLAGS: [Flag; 8] = [
     Flag {
         name: "widen",
         value: Some("HIDDEN"),
@@ -40,6 +40,12 @@ const FLAGS: [Flag; 7] = [
         value: Some("mha"),
         help: "The same function with grouped key and value heads written out, one for every query head",
         step: |text| if text == "mha" { Ok(Step::HeadsMha) } else { Err("expected `mha`".into()) },
+    },
+    Flag {
+        name: "head-dim",
+        value: Some("TIMES"),
+        help: "The same function with heads of 2x, 3x, … as many dimensions, the new ones zero",
+        step: |text| number(text.strip_suffix(['x', '×']).unwrap_or(text)).map(Step::HeadDim),
     },
     Flag {
         name: "depth",

@@ -8,6 +8,7 @@
 mod blocks;
 mod draft;
 mod error;
+mod head_dim;
 mod heads;
 mod ladder;
 mod proof;

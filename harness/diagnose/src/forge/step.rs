@@ -5,6 +5,7 @@ use std::fmt;
 use super::{
     Transformation,
     blocks::{Depth, Skip},
+    head_dim::HeadDim,
     heads::HeadsMha,
     rotate::Rotate,
     tie::{Tie, Untie},
@@ -20,6 +21,8 @@ pub enum Step {
     Rotate(u64),
     /// The same function with key and value heads of every query head's own.
     HeadsMha,
+    /// The same function with heads of so many times as many dimensions.
+    HeadDim(usize),
     /// The first so many blocks, then final norm and head.
     Depth(usize),
     /// All blocks but this one, counted from 0 in the network as it is then.
@@ -36,6 +39,7 @@ impl Step {
             Self::Widen(hidden) => Box::new(Widen(*hidden)),
             Self::Rotate(seed) => Box::new(Rotate(*seed)),
             Self::HeadsMha => Box::new(HeadsMha),
+            Self::HeadDim(times) => Box::new(HeadDim(*times)),
             Self::Depth(blocks) => Box::new(Depth(*blocks)),
             Self::Skip(block) => Box::new(Skip(*block)),
             Self::Untie => Box::new(Untie),
