@@ -46,6 +46,12 @@ const FLAGS: [Flag; 8] = [
         step: |text| if text == "mha" { Ok(Step::HeadsMha) } else { Err("expected `mha`".into()) },
     },
     Flag {
+        name: "head-dim",
+        value: Some("TIMES"),
+        help: "The same function with heads of 2x, 3x, … as many dimensions, the new ones zero",
+        step: |text| number(text.strip_suffix(['x', '×']).unwrap_or(text)).map(Step::HeadDim),
+    },
+    Flag {
         name: "depth",
         value: Some("BLOCKS"),
         help: "The first BLOCKS blocks, then final norm and head",

@@ -18,15 +18,18 @@ pub enum Axis {
     Hidden,
     /// Blocks ([`Step::Depth`]).
     Depth,
+    /// How many times as many dimensions a head has ([`Step::HeadDim`]).
+    HeadDim,
 }
 
 impl Axis {
-    const ALL: [Self; 2] = [Self::Hidden, Self::Depth];
+    const ALL: [Self; 3] = [Self::Hidden, Self::Depth, Self::HeadDim];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Hidden => "hidden",
             Self::Depth => "depth",
+            Self::HeadDim => "head-dim",
         }
     }
 }
@@ -44,8 +47,8 @@ impl FromStr for Ladder {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let axes = Axis::ALL.map(Axis::name).join(" or ");
-        let wrong = || format!("expected AXIS=FIRST..LAST:STEP with AXIS {axes}, such as hidden=256..640:64");
+        let axes = Axis::ALL.map(Axis::name).join(", ");
+        let wrong = || format!("expected AXIS=FIRST..LAST:STEP with AXIS one of {axes}, such as hidden=256..640:64");
         let (name, sizes) = text.split_once('=').ok_or_else(wrong)?;
         let axis = Axis::ALL.into_iter().find(|axis| axis.name() == name).ok_or_else(wrong)?;
         let (range, by) = sizes.split_once(':').unwrap_or((sizes, "1"));
@@ -86,6 +89,7 @@ impl Ladder {
         match self.axis {
             Axis::Hidden => Step::Widen(size),
             Axis::Depth => Step::Depth(size),
+            Axis::HeadDim => Step::HeadDim(size),
         }
     }
 

@@ -9,6 +9,7 @@ mod blocks;
 mod draft;
 mod error;
 mod first_heads;
+mod head_dim;
 mod heads;
 mod ladder;
 mod proof;

@@ -6,6 +6,7 @@ use super::{
     Transformation,
     blocks::{Depth, Skip},
     first_heads::FirstHeads,
+    head_dim::HeadDim,
     heads::HeadsMha,
     rotate::Rotate,
     tie::{Tie, Untie},
@@ -21,6 +22,8 @@ pub enum Step {
     Rotate(u64),
     /// The same function with key and value heads of every query head's own.
     HeadsMha,
+    /// The same function with heads of so many times as many dimensions.
+    HeadDim(usize),
     /// The first so many blocks, then final norm and head.
     Depth(usize),
     /// All blocks but this one, counted from 0 in the network as it is then.
@@ -44,6 +47,7 @@ impl Step {
             Self::Widen(hidden) => Box::new(Widen(*hidden)),
             Self::Rotate(seed) => Box::new(Rotate(*seed)),
             Self::HeadsMha => Box::new(HeadsMha),
+            Self::HeadDim(times) => Box::new(HeadDim(*times)),
             Self::Depth(blocks) => Box::new(Depth(*blocks)),
             Self::Skip(block) => Box::new(Skip(*block)),
             Self::FirstHeads { block, heads } => Box::new(FirstHeads { block: *block, heads: *heads }),

@@ -140,6 +140,32 @@ fn rotated_networks_compute_the_same() {
 }
 
 #[test]
+fn wider_heads_compute_the_same() {
+    for name in RMS.into_iter().chain(["llama-rope-linear"]) {
+        let (source, _desk) = with_large_epsilon(name);
+        for times in [1, 2, 3, 4] {
+            let (read, off, _) = forged_of(&source, &[Step::HeadDim(times)]);
+            assert!(off < 1e-6, "{name} {times}: {off}");
+            assert_eq!(read.architecture().head_dim, times * source.architecture().head_dim, "{name}");
+        }
+        assert!(forged_of(&source, &[Step::HeadDim(4)]).1 < 1e-12, "{name}");
+    }
+    let (source, desk) = (golden("qwen2"), desk());
+    let all = [Step::HeadsMha, Step::HeadDim(2), Step::Widen(90), Step::Rotate(3), Step::Skip(1)];
+    forge(&source, &all, &desk.path().join("forged")).expect("they combine");
+    let read = Checkpoint::open(&desk.path().join("forged"), "forged").expect("a checkpoint");
+    let kept: Vec<usize> = (0..source.architecture().blocks).filter(|block| *block != 1).collect();
+    let off = distance(&logits(&source, Some(&kept)), &logits(&read, None));
+    assert!(off < 1e-5, "{off}");
+    for (name, steps) in [("llama-rope-dynamic", 2), ("llama-rope-yarn", 2)] {
+        assert!(refusal(name, &[Step::HeadDim(steps)]).contains("RoPE scaling"), "{name}");
+    }
+    assert!(refusal("gpt2", &[Step::HeadDim(2)]).contains("hidden size divided by"));
+    assert!(refusal("qwen3", &[Step::HeadDim(usize::MAX)]).contains("more than"));
+    assert!(refusal("qwen3", &[Step::HeadDim(0)]).contains("from 1"));
+}
+
+#[test]
 fn heads_and_heads_of_their_own_are_copies() {
     for name in RMS {
         let source = golden(name);
