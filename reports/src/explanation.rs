@@ -42,24 +42,31 @@ fn title(group: &GroupExplanation) -> String {
 
 fn section(group: &GroupExplanation, style: Style) -> String {
     let mut text = labelled("", &title(group), style);
-    for (name, checkpoints) in [("passes", &group.passed), ("fails", &group.failed), ("unknown", &group.undecided)] {
+    let checkpoints = [
+        ("passes", &group.passed),
+        ("fails", &group.failed),
+        ("measured", &group.measured_only),
+        ("unknown", &group.undecided),
+    ];
+    for (name, checkpoints) in checkpoints {
         if !checkpoints.is_empty() {
             let label = format!("  {name:<8} {:>3}  ", checkpoints.len());
             text.push_str(&labelled(&label, &names(checkpoints), style));
         }
     }
-    if !group.tested.is_empty() {
+    // Without a test there is nothing to say of covariates.
+    if group.labels.is_some() || group.numbers.is_some() {
         text.push('\n');
         text.push_str(&tests(group, style));
         text.push_str(&how(group, style));
-    }
-    for (name, covariates) in [("the same of all", &group.constant), ("not known of all", &unknown(group))] {
-        if !covariates.is_empty() {
-            let names = covariates.iter().map(|covariate| covariate.name()).collect::<Vec<_>>().join(", ");
-            text.push_str(&labelled(&format!("  {name}: "), &names, style));
+        for (name, covariates) in [("the same of all", &group.constant), ("not known of all", &unknown(group))] {
+            if !covariates.is_empty() {
+                let names = covariates.iter().map(|covariate| covariate.name()).collect::<Vec<_>>().join(", ");
+                text.push_str(&labelled(&format!("  {name}: "), &names, style));
+            }
         }
+        text.push_str(&confounded(group, style));
     }
-    text.push_str(&confounded(group, style));
     text.push('\n');
     text.push_str(&labelled("  ", &group.conclusion, style));
     for open in &group.open {

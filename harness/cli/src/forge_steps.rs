@@ -26,7 +26,7 @@ struct Flag {
     step: fn(&str) -> Result<Step, String>,
 }
 
-const FLAGS: [Flag; 8] = [
+const FLAGS: &[Flag] = &[
     Flag {
         name: "widen",
         value: Some("HIDDEN"),
@@ -123,7 +123,7 @@ impl Args for Steps {
 impl FromArgMatches for Steps {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut placed = Vec::new();
-        for flag in &FLAGS {
+        for flag in FLAGS {
             let places = matches.indices_of(flag.name).into_iter().flatten();
             let values = matches.get_many::<String>(flag.name).into_iter().flatten();
             for (place, value) in places.zip(values) {

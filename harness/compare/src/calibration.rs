@@ -12,7 +12,8 @@ const NEAR: f64 = 0.1;
 /// calibrated on text, at least 0.8 % and 1.2 widths when calibrated on random values.
 const WIDTHS: f64 = 1.0;
 
-/// What lies outside in a scope, over all prompts.
+/// What lies outside in a scope, over all prompts: of their values at a site, also of those prompts in which none does. Sites at
+/// which nothing lies outside are left out.
 pub(crate) fn outside_range(
     scope: Scope,
     prompts: &[BTreeMap<Scope, BTreeMap<Site, OutsideRange>>],
@@ -26,6 +27,7 @@ pub(crate) fn outside_range(
             widths: so_far.widths.max(more.widths),
         };
     }
+    all.retain(|_, range| range.outside > 0);
     all
 }
 
@@ -79,6 +81,7 @@ mod tests {
     fn counts_of_prompts_add_up() {
         assert_eq!(counted(30, 0.5)[&ACT], OutsideRange { values: 20_000, outside: 30, widths: 0.5 });
         assert!(outside_range(Scope::Tbt, &[]).is_empty());
+        assert!(counted(0, 0.0).is_empty(), "nothing lies outside");
     }
 
     #[test]

@@ -81,15 +81,20 @@ impl<'a> Quantiser<'a> {
         })
     }
 
-    /// Stores what lay outside, of all prompts computed together, with the first of them.
+    /// Stores what lay outside, of all prompts computed together, with the first of them: also where nothing did, so that shares of
+    /// all prompts do not depend on which of them were computed together.
     pub(crate) fn store(self, captures: &mut [Capture], scopes: &[Scope]) {
         let Some(first) = captures.first_mut() else { return };
-        for ((scope, site), beyond) in self.seen.iter().filter(|(_, beyond)| beyond.outside > 0) {
+        for ((scope, site), beyond) in &self.seen {
             let (min, max) = self.grids[site].calibrated;
             let (min, max) = (f64::from(min), f64::from(max));
             let excess = (min - f64::from(beyond.lowest)).max(f64::from(beyond.highest) - max).max(0.0);
             let width = max - min;
-            let widths = if width > 0.0 { excess / width } else { f64::from(f32::MAX) };
+            let widths = match beyond.outside {
+                0 => 0.0,
+                _ if width > 0.0 => excess / width,
+                _ => f64::from(f32::MAX),
+            };
             let outside = OutsideRange { values: beyond.values, outside: beyond.outside, widths };
             first.outside_range.entry(*scope).or_default().insert(*site, outside);
         }

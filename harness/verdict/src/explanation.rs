@@ -47,7 +47,9 @@ pub struct GroupExplanation {
     pub passed: Vec<String>,
     /// Checkpoints that fail.
     pub failed: Vec<String>,
-    /// Checkpoints of which this is not known; in no test.
+    /// Checkpoints with a fidelity number alone.
+    pub measured_only: Vec<String>,
+    /// Checkpoints of which nothing is known; in no test.
     pub undecided: Vec<String>,
     /// Covariates known of every checkpoint that passes or fails, and not the same of all.
     pub tested: Vec<CovariateTest>,

@@ -3,6 +3,7 @@
 mod advise;
 mod architecture;
 mod arms;
+mod attribute;
 mod audit;
 mod bad_inputs;
 mod cache;
@@ -18,10 +19,12 @@ mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
 mod import;
+mod merge;
 mod profile;
 mod recipes;
 mod replay;
 mod runs;
 mod selftest;
 mod support;
+mod sweep;
 mod traces;

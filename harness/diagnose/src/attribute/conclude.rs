@@ -53,14 +53,15 @@ pub(super) fn group(key: &GroupKey, cases: &[&ResultRow]) -> GroupExplanation {
         .iter()
         .filter_map(|test| Some(Hypothesis { covariate: test.covariate, separation: test.separation? }))
         .collect();
-    let names = |wanted: Option<Outcome>| {
-        cases.iter().filter(|case| case.outcome == wanted).map(|case| case.checkpoint.clone()).collect::<Vec<_>>()
+    let names = |wanted: Outcome| {
+        cases.iter().filter(|case| case.outcome == Some(wanted)).map(|case| case.checkpoint.clone()).collect::<Vec<_>>()
     };
     let mut explanation = GroupExplanation {
         key: key.clone(),
-        passed: names(Some(Outcome::Pass)),
-        failed: names(Some(Outcome::Fail)),
-        undecided: names(None),
+        passed: names(Outcome::Pass),
+        failed: names(Outcome::Fail),
+        measured_only: unsettled(cases, true),
+        undecided: unsettled(cases, false),
         constant,
         unknown,
         labels: labels.map(|tested| tested.permutations),
@@ -157,6 +158,12 @@ fn confounded(columns: &[Column], tested: &[CovariateTest]) -> Vec<Confounded> {
     pairs
 }
 
+/// Checkpoints of which it is not known whether they pass, with a number or without.
+fn unsettled(cases: &[&ResultRow], with_number: bool) -> Vec<String> {
+    let own = cases.iter().filter(|case| case.outcome.is_none() && case.fidelity.is_some() == with_number);
+    own.map(|case| case.checkpoint.clone()).collect()
+}
+
 fn list(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -168,11 +175,14 @@ fn list(names: &[&str]) -> String {
 /// What is concluded, never more than an association.
 fn conclusion(of: &GroupExplanation) -> String {
     let (passed, failed, tried) = (of.passed.len(), of.failed.len(), of.tested.len());
-    match (passed, failed) {
-        (0, 0) => return "no checkpoint is known to pass or to fail".to_owned(),
-        (_, 0) => return format!("all {passed} pass: there is nothing to explain"),
-        (0, _) => return format!("all {failed} fail: no covariate can be told from another"),
-        _ => {}
+    let said = match (passed, failed) {
+        (0, 0) => Some("no checkpoint is known to pass or to fail".to_owned()),
+        (_, 0) => Some(format!("all {passed} pass: there is nothing to explain")),
+        (0, _) => Some(format!("all {failed} fail: no covariate can be told from another")),
+        _ => None,
+    };
+    if let Some(said) = said {
+        return correlated(of).map_or_else(|| said.clone(), |numbers| format!("{said}; {numbers}"));
     }
     if tried == 0 {
         return "no covariate is known of all checkpoints and differs between them".to_owned();
@@ -199,6 +209,24 @@ fn conclusion(of: &GroupExplanation) -> String {
             list(&separating)
         ),
     }
+}
+
+/// What the fidelity numbers say where passing and failing say nothing.
+fn correlated(of: &GroupExplanation) -> Option<String> {
+    let n = of.measured_checkpoints;
+    if of.numbers.is_none() {
+        let few = n > 0 && n < FEWEST_NUMBERS;
+        return few.then(|| format!("{n} with a fidelity number, {FEWEST_NUMBERS} needed to correlate"));
+    }
+    let strongest = of.tested.iter().filter_map(|test| Some((test.covariate, test.spearman?)));
+    let (covariate, rho) = strongest.max_by(|a, b| a.1.value.abs().total_cmp(&b.1.value.abs()))?;
+    let p = rho.p_adjusted?;
+    let evidence = if p <= ALPHA { "an association, which need not be the cause" } else { "not evidence" };
+    let tried = of.tested.len();
+    Some(format!(
+        "of {n} fidelity numbers the strongest rank correlation is {covariate}'s, {:.2}; p = {p:.3}, corrected for the {tried} covariates tried: {evidence}",
+        rho.value
+    ))
 }
 
 /// What stays open whatever the p-values are.
