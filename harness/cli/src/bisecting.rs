@@ -223,8 +223,8 @@ impl<'a> Bench<'a> {
 
     /// The compiled model of a variant.
     fn hef(&self, variant: &Variant, checkpoint: &CheckpointArgs) -> Result<String, CliError> {
-        if let (None, Some(hef), BisectionAxis::Block) = (&variant.steps, &self.args.arm.hailo.hef, self.by) {
-            return Ok(hef.clone());
+        if variant.steps.is_none() && self.by == BisectionAxis::Block {
+            return self.args.arm.hailo.hef.clone().ok_or(CliError::NoHef);
         }
         let hef = self.compiled(&variant.name).ok_or(CliError::NoHefs)?;
         if !hef.exists() {

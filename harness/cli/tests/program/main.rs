@@ -6,6 +6,7 @@ mod arms;
 mod attribute;
 mod audit;
 mod bad_inputs;
+mod bisect;
 mod cache;
 mod check;
 mod diagnose;
