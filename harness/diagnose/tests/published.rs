@@ -46,7 +46,7 @@ fn the_next_experiment_is_one_of_which_the_hypotheses_say_different_things() {
     assert_eq!(of("hidden"), Some(Prediction::Fails), "{next:?}");
     assert_eq!(
         (of("parameters"), of("something else")),
-        (Some(Prediction::Passes), Some(Prediction::Passes)),
+        (Some(Prediction::Open), Some(Prediction::Passes)),
         "{next:?}"
     );
     assert!(next.command.starts_with("fidelity forge --checkpoint tinyllama-15m --widen 576"), "{}", next.command);

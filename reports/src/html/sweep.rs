@@ -139,7 +139,7 @@ fn chart(covariate: Covariate, points: &[Point<'_>]) -> Result<Option<Figure>, R
     let logarithmic = lowest > 0.0 && highest / lowest >= LOGARITHMIC;
     let x = match logarithmic {
         true => decades(covariate.name(), [lowest, highest].into_iter(), -9..39),
-        false => linear(covariate.name(), lowest, highest),
+        false => linear(covariate.name(), &known.iter().map(|(value, _)| *value).collect::<Vec<_>>()),
     };
     let y = nines("Pearson", known.iter().map(|(_, point)| point.pearson));
     let at = |(value, point): &(f64, &Point<'_>)| {
@@ -153,10 +153,15 @@ fn chart(covariate: Covariate, points: &[Point<'_>]) -> Result<Option<Figure>, R
     Ok(Some(Figure { title: covariate.name().to_owned(), svg }))
 }
 
-/// A linear axis a little wider than its values.
-fn linear(caption: &str, lowest: f64, highest: f64) -> Axis {
+/// A linear axis a little wider than its values, with ticks at them where they are few.
+fn linear(caption: &str, values: &[f64]) -> Axis {
+    let mut ticks = values.to_vec();
+    ticks.sort_by(f64::total_cmp);
+    let (lowest, highest) = (ticks[0], ticks[ticks.len() - 1]);
     let margin = (highest - lowest) * 0.05;
-    let ticks = (0..=4).map(|step| lowest + (highest - lowest) * f64::from(step) / 4.0);
+    // Closer ones would be written over each other.
+    ticks.dedup_by(|next, last| *next - *last < margin * 2.0);
+    let written = |at: f64| if at.fract().abs() < 1e-9 && at < 1e6 { format!("{at:.0}") } else { magnitude(at) };
     let range = lowest - margin..highest + margin;
-    Axis { caption: caption.to_owned(), range, ticks: ticks.map(|at| (at, magnitude(at))).collect() }
+    Axis { caption: caption.to_owned(), range, ticks: ticks.into_iter().map(|at| (at, written(at))).collect() }
 }

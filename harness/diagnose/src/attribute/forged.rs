@@ -7,8 +7,6 @@ use fidelity_verdict::{Covariate, Covariates};
 pub(super) enum Change {
     /// Zero padding to this hidden size.
     Widen(usize),
-    /// This many rows of the embedding and the head.
-    Vocabulary(usize),
     /// Keys and values repeated, one head a query head.
     Mha,
     /// Heads so many times as wide.
@@ -22,7 +20,6 @@ impl Change {
     pub(super) fn flags(self) -> String {
         match self {
             Self::Widen(hidden) => format!("--widen {hidden}"),
-            Self::Vocabulary(rows) => format!("--vocab {rows}"),
             Self::Mha => "--heads mha".to_owned(),
             Self::HeadDim(factor) => format!("--head-dim {factor}x"),
             Self::Untie => "--untie".to_owned(),
@@ -33,7 +30,6 @@ impl Change {
     pub(super) fn word(self) -> String {
         match self {
             Self::Widen(hidden) => format!("h{hidden}"),
-            Self::Vocabulary(rows) => format!("v{rows}"),
             Self::Mha => "mha".to_owned(),
             Self::HeadDim(factor) => format!("d{factor}x"),
             Self::Untie => "untied".to_owned(),
@@ -54,7 +50,6 @@ impl Change {
                 // Half of the channels are zero then: the median of the magnitudes is another.
                 after.retain(|known, _| !matches!(known, Covariate::MassiveRatio | Covariate::ResidualKurtosis));
             }
-            Self::Vocabulary(rows) => set(Covariate::Vocabulary, rows as f64),
             Self::Mha => {
                 set(Covariate::KvHeads, value(Covariate::Heads)?);
                 set(Covariate::NRep, 1.0);
@@ -63,7 +58,7 @@ impl Change {
             Self::Untie => set(Covariate::Tied, 0.0),
         }
         // How a compiler splits the head is its own affair.
-        if matches!(self, Self::Widen(_) | Self::Vocabulary(_)) {
+        if matches!(self, Self::Widen(_)) {
             after.remove(&Covariate::LmHeadShards);
         }
         let grown = parameters(&after).zip(parameters(before)).map(|(after, before)| after - before);
@@ -101,9 +96,6 @@ pub(super) fn changes(of: &Covariates, widths: &[usize]) -> Vec<Vec<Change>> {
     let hidden = value(Covariate::Hidden).unwrap_or(f64::INFINITY);
     let mut single: Vec<Change> =
         widths.iter().filter(|width| **width as f64 > hidden).map(|width| Change::Widen(*width)).collect();
-    let rows = value(Covariate::Vocabulary).unwrap_or(0.0);
-    let scaled = [0.5, 0.25, 2.0, 4.0].map(|factor| (rows * factor) as usize / 8 * 8);
-    single.extend(scaled.into_iter().filter(|rows| (1024..=1 << 20).contains(rows)).map(Change::Vocabulary));
     single.extend(value(Covariate::NRep).filter(|n_rep| *n_rep > 1.0).map(|_| Change::Mha));
     single.extend([2, 4].map(Change::HeadDim));
     single.extend(value(Covariate::Tied).filter(|tied| *tied > 0.5).map(|_| Change::Untie));
@@ -158,7 +150,7 @@ mod tests {
         assert!(
             tried.contains(&vec![Change::Widen(640)]) && !tried.iter().flatten().any(|it| *it == Change::Widen(512))
         );
-        assert!(tried.contains(&vec![Change::Widen(640), Change::Vocabulary(24576)]));
+        assert!(tried.contains(&vec![Change::Widen(640), Change::Mha]));
         assert!(tried.iter().all(|changes| changes.len() < 2 || changes[0] != changes[1]));
     }
 }
