@@ -242,7 +242,8 @@ impl Checkpoint {
         let Files::Folder(folder) = &self.files else {
             return Ok(self.tokenizer_json()?.map(|bytes| ("tokenizer.json", bytes)).into_iter().collect());
         };
-        let read = |name: &'static str| Ok(optional(&folder.join(name), MAX_TOKENIZER_BYTES)?.map(|bytes| (name, bytes)));
+        let read =
+            |name: &'static str| Ok(optional(&folder.join(name), MAX_TOKENIZER_BYTES)?.map(|bytes| (name, bytes)));
         SIDE_FILES.into_iter().filter_map(|name| read(name).transpose()).collect()
     }
 

@@ -223,7 +223,9 @@ const fn of_forge(error: &ForgeError) -> ExitCode {
         | ForgeError::Inexpressible { .. } => ExitCode::Usage,
         ForgeError::NotProven { .. } => ExitCode::FidelityFailure,
         ForgeError::NothingCompared => ExitCode::Inconclusive,
-        ForgeError::Io { .. } | ForgeError::Json(_) | ForgeError::Weights(_) | ForgeError::Compute(_) => ExitCode::Device,
+        ForgeError::Io { .. } | ForgeError::Json(_) | ForgeError::Weights(_) | ForgeError::Compute(_) => {
+            ExitCode::Device
+        }
     }
 }
 

@@ -11,7 +11,11 @@ pub(crate) struct Steps(pub(crate) Asked);
 pub(crate) enum Asked {
     One(Vec<Step>),
     /// A checkpoint for each size of a ladder, between steps before and after it.
-    Ladder { before: Vec<Step>, ladder: Ladder, after: Vec<Step> },
+    Ladder {
+        before: Vec<Step>,
+        ladder: Ladder,
+        after: Vec<Step>,
+    },
 }
 
 /// One argument that may be repeated: its help, and how its values become steps.

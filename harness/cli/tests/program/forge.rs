@@ -1,11 +1,6 @@
 //! `fidelity forge` as a person meets it.
 
-use std::{
-    env,
-    fs,
-    path::Path,
-    process::Command,
-};
+use std::{env, fs, path::Path, process::Command};
 
 use crate::support::{Desk, golden_checkpoint, json};
 
@@ -47,7 +42,8 @@ fn steps_are_done_in_the_order_they_are_given_in() {
 #[test]
 fn a_ladder_is_run_by_its_names() {
     let desk = Desk::new();
-    let ladder = ["forge", "--heads", "mha", "--ladder", "hidden=128..192:64", "--rotate", "1", "--out", "rungs", "--quiet"];
+    let ladder =
+        ["forge", "--heads", "mha", "--ladder", "hidden=128..192:64", "--rotate", "1", "--out", "rungs", "--quiet"];
     let answer = desk.fidelity(&ladder);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(answer.stdout.lines().count(), 2, "{answer:?}");
@@ -56,7 +52,11 @@ fn a_ladder_is_run_by_its_names() {
     let rows = fs::read_to_string(desk.path("rungs/checkpoints.toml")).expect("there");
     let row = "[demo-hidden-192]\nsource = \"folder:demo-hidden-192\"\nprompts = \"demo\"\ncalibration = \"demo-calibration\"\n";
     assert!(rows.contains(row), "{rows}");
-    for (from, to) in [("demo-hidden-128", "demo-hidden-128"), ("demo-hidden-192", "demo-hidden-192"), ("checkpoints.toml", "checkpoints.toml")] {
+    for (from, to) in [
+        ("demo-hidden-128", "demo-hidden-128"),
+        ("demo-hidden-192", "demo-hidden-192"),
+        ("checkpoints.toml", "checkpoints.toml"),
+    ] {
         fs::rename(desk.path("rungs").join(from), desk.path(to)).expect("moves to where it is run");
     }
     let run = ["run", "--checkpoint", "demo-hidden-192", "--recipe", "a16w8", "--new-tokens", "0", "--quiet"];

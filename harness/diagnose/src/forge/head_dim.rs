@@ -22,7 +22,10 @@ impl Transformation for HeadDim {
         let a = &mut draft.architecture;
         let (head_dim, qk_norm) = (a.head_dim, a.qk_norm);
         let Some(rope) = &mut a.rope else {
-            return Err(refused(self, "its heads are its hidden size divided by their number; config.json cannot say another"));
+            return Err(refused(
+                self,
+                "its heads are its hidden size divided by their number; config.json cannot say another",
+            ));
         };
         if times == 0 {
             return Err(refused(self, "give a whole number of times, from 1"));
@@ -35,10 +38,14 @@ impl Transformation for HeadDim {
         let before = rope.frequencies();
         rope.dims *= times;
         let after = rope.frequencies();
-        let same = |(pair, frequency): (usize, &f64)| (after[times * pair] - frequency).abs() <= f64::EPSILON * frequency;
+        let same =
+            |(pair, frequency): (usize, &f64)| (after[times * pair] - frequency).abs() <= f64::EPSILON * frequency;
         let grows = matches!(rope.scaling, RopeScaling::Dynamic { .. });
         if times > 1 && (grows || !before.iter().enumerate().all(same)) {
-            return Err(refused(self, "its RoPE scaling depends on the number of dimensions, so that pairs would turn otherwise"));
+            return Err(refused(
+                self,
+                "its RoPE scaling depends on the number of dimensions, so that pairs would turn otherwise",
+            ));
         }
         a.head_dim = wide;
         for layer in &mut a.layers {

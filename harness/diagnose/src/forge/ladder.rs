@@ -57,7 +57,9 @@ impl FromStr for Ladder {
         let ladder = Self { axis, first: size(first)?, last: size(last)?, by: size(by)? };
         match ladder.last.checked_sub(ladder.first).map(|span| span / ladder.by) {
             None => Err(format!("{first} is above {last}; no size lies between")),
-            Some(beyond) if beyond >= MOST => Err(format!("too many sizes, at most {MOST} are forged; give a larger step")),
+            Some(beyond) if beyond >= MOST => {
+                Err(format!("too many sizes, at most {MOST} are forged; give a larger step"))
+            }
             Some(_) => Ok(ladder),
         }
     }
@@ -129,7 +131,8 @@ pub fn forge_ladder(
 }
 
 fn registry(all: &[Forging], ladder: Ladder, row: Option<&CheckpointRow>) -> String {
-    let mut text = format!("# Written by `fidelity forge --ladder {ladder}`; what each is has a forge.json in its folder.\n");
+    let mut text =
+        format!("# Written by `fidelity forge --ladder {ladder}`; what each is has a forge.json in its folder.\n");
     for forging in all {
         text += &format!("\n[{0}]\nsource = \"folder:{0}\"\n", forging.name);
         if let Some(row) = row {
@@ -170,7 +173,9 @@ mod tests {
         assert_eq!(ladder.to_string(), "hidden=256..640:64");
         assert_eq!(ladder.name("../demo x", 256), "---demo-x-hidden-256");
         assert_eq!("depth=1..3".parse::<Ladder>().expect("a ladder").sizes().count(), 3);
-        for wrong in ["", "hidden", "hidden=1", "width=1..2", "hidden=0..2", "hidden=2..1", "hidden=1..9:0", "hidden=a..b"] {
+        for wrong in
+            ["", "hidden", "hidden=1", "width=1..2", "hidden=0..2", "hidden=2..1", "hidden=1..9:0", "hidden=a..b"]
+        {
             assert!(wrong.parse::<Ladder>().is_err(), "{wrong}");
         }
         let many = "hidden=1..18446744073709551615:1".parse::<Ladder>().expect_err("too many");

@@ -134,8 +134,7 @@ pub(super) fn sibling(name: &str, part: Part) -> String {
         Part::AttnNorm => "input_layernorm",
         _ => "post_attention_layernorm",
     };
-    block_of(name)
-        .map_or_else(|| inner.to_owned(), |(prefix, block, _)| format!("{prefix}{block}.{inner}.weight"))
+    block_of(name).map_or_else(|| inner.to_owned(), |(prefix, block, _)| format!("{prefix}{block}.{inner}.weight"))
 }
 
 impl Values {

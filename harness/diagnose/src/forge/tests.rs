@@ -7,7 +7,11 @@ use fidelity_references::{Checkpoint, Chunk, Instrument, Part, Visibility, Wirin
 use fidelity_trace::Site;
 use tempfile::TempDir;
 
-use super::{rotate::Rotate, tensors::{Part as Named, Tensors, Values}, *};
+use super::{
+    rotate::Rotate,
+    tensors::{Part as Named, Tensors, Values},
+    *,
+};
 
 /// With RMSNorm, of each family and dialect, tied and untied, with biases, with norms of queries and keys.
 const RMS: [&str; 9] = [

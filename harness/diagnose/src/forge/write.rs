@@ -87,7 +87,8 @@ pub(super) fn aside(out: &Path) -> Result<(TempDir, PathBuf), ForgeError> {
     }
     let parent = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(failed("create", parent))?;
-    let temporary = tempfile::Builder::new().prefix(".forging-").tempdir_in(parent).map_err(failed("create", parent))?;
+    let temporary =
+        tempfile::Builder::new().prefix(".forging-").tempdir_in(parent).map_err(failed("create", parent))?;
     // Temporary folders are private; a folder inside one is not.
     let folder = temporary.path().join("forged");
     fs::create_dir(&folder).map_err(failed("create", &folder))?;
