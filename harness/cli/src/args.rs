@@ -530,8 +530,6 @@ pub(crate) struct AdviseArgs {
 pub(crate) struct ForgeArgs {
     #[command(flatten)]
     pub(crate) checkpoint: CheckpointArgs,
-    #[command(flatten, next_help_heading = "Steps, done in the order they are given in")]
-    pub(crate) steps: Steps,
     /// Where to write the Hugging Face folder, or of a ladder the folder of folders; it must not be there.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -544,6 +542,8 @@ pub(crate) struct ForgeArgs {
     /// Print no progress and no tables, only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
+    #[command(flatten, next_help_heading = "Steps, done in the order they are given in")]
+    pub(crate) steps: Steps,
 }
 
 #[derive(Debug, Args)]
