@@ -6,9 +6,12 @@
 mod activations;
 mod advice;
 mod attribution;
+mod baseline;
 mod diagnosis;
 mod estimate;
 mod exit_code;
+mod gate;
+mod gate_settings;
 mod outcome;
 mod results;
 mod self_test;
@@ -25,9 +28,17 @@ pub use advice::{
     Advised, BlockRange, KindEffect, Promotable, Proven, Remedy, SiteSqnr, Trial,
 };
 pub use attribution::{Attribution, ScopeAttribution};
+pub use baseline::{
+    BASELINE_FORMAT, BASELINE_LIMIT_BYTES, BASELINE_VERSION, Baseline, BaselineError, BlessedArm, BlessedCheckpoint,
+    BlessedPrompt, BlessedScope, Metric, PromptMean, PromptNumbers, RecipeIdentity,
+};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
+pub use gate::{
+    Change, Discordant, GATE_FORMAT, GATE_VERSION, Gate, GateConclusion, GateSide, MetricComparison, Movement,
+};
+pub use gate_settings::{DEFAULT_GATE, GateSettings};
 pub use outcome::{Agreement, Outcome};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
