@@ -9,6 +9,7 @@ mod advice_csv;
 mod arms;
 mod csv;
 mod diagnosis;
+mod gate;
 mod generated;
 mod html;
 mod identity;
@@ -26,7 +27,7 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::{ActivationProfile, Advice, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Gate, Verdict};
 
 pub use crate::{
     activations::{
@@ -37,6 +38,7 @@ pub use crate::{
     advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
     arms::{ArmReports, arm_folders},
     csv::{arms_csv, layers_csv, positions_csv},
+    gate::{gate_line, gate_markdown, gate_terminal},
     html::{activations_html, advice_html, arms_html, html},
     json::json,
     numbers::magnitude,
@@ -133,6 +135,14 @@ pub fn write_advice(folder: &Path, advice: &Advice) -> Result<(), ReportError> {
         ("sites.csv", advice_sites_csv(advice)),
     ];
     write(folder, files)
+}
+
+/// Writes `gate.json` and `gate.md` into `folder`, which is created if needed.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_gate(folder: &Path, gate: &Gate) -> Result<(), ReportError> {
+    write(folder, [("gate.json", serde_json::to_string(gate)? + "\n"), ("gate.md", gate_markdown(gate))])
 }
 
 fn write<const N: usize>(folder: &Path, files: [(&str, String); N]) -> Result<(), ReportError> {

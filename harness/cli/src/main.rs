@@ -10,6 +10,7 @@ mod device;
 mod diagnosis;
 mod doctor;
 mod error;
+mod gating;
 mod hailo;
 mod inputs;
 mod judge;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::Selftest(args) => commands::selftest::run(args),
         Command::Profile(profile) => commands::profile::profile(profile),
         Command::Advise(advise) => commands::advise::advise(advise),
+        Command::Gate(gate) => commands::gate::gate(gate),
+        Command::Bless(bless) => commands::bless::bless(bless),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

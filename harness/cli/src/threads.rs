@@ -15,8 +15,9 @@ pub(crate) fn one_pool(command: &Command) {
     let computes = match command {
         Command::Run(_) | Command::Reference(_) | Command::Record(_) | Command::Profile(_) | Command::Advise(_) => true,
         Command::Diagnose(_) | Command::Selftest(_) => true,
+        Command::Gate(gate) => gate.run.is_none(),
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
-        Command::List(_) | Command::Report(_) | Command::Doctor(_) => false,
+        Command::List(_) | Command::Report(_) | Command::Doctor(_) | Command::Bless(_) => false,
         #[cfg(feature = "hailo")]
         Command::Worker => false,
     };

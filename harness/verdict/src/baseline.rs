@@ -63,8 +63,8 @@ impl Metric {
             Self::Top1 => [0.0, 1.0],
             Self::Pearson | Self::CentredCosine => [-1.0, 1.0],
             // KL of two nearly equal rows may come out a rounding error below 0.
-            Self::Kl => [-1e-3, f64::MAX],
-            Self::Nmse => [0.0, f64::MAX],
+            Self::Kl => [-1e-3, 1e6],
+            Self::Nmse => [0.0, 1e30],
         }
     }
 }
@@ -302,4 +302,72 @@ fn write_lines(value: &Value, depth: usize, text: &mut String) {
     text.push('\n');
     text.push_str(&"  ".repeat(depth));
     text.push(close);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn baseline() -> Baseline {
+        let numbers = PromptNumbers {
+            id: "a".into(),
+            rows: 9,
+            means: [(Metric::Top1, 0.875), (Metric::Kl, 1.25e-7)].into(),
+            undefined: BTreeMap::new(),
+        };
+        let means = [(Metric::Top1, PromptMean { mean: 0.875, interval: None })].into();
+        let scope = BlessedScope { judged_site: Site::Logits, means, prompts: vec![numbers] };
+        Baseline {
+            format: BASELINE_FORMAT.into(),
+            version: BASELINE_VERSION,
+            checkpoint: BlessedCheckpoint { name: "org/demo".into(), ..BlessedCheckpoint::default() },
+            arm: BlessedArm {
+                kind: ArmKind::Emulator,
+                device: "emulator".into(),
+                recipe: Some(RecipeIdentity { name: "../../a16w8".into(), sha256: "00".into() }),
+                calibration: None,
+                first_position: None,
+                hef_sha256: None,
+            },
+            versions: BTreeMap::new(),
+            verdict: Outcome::Faithful,
+            reason: "why".into(),
+            degenerate: false,
+            prompts_sha256: "00".into(),
+            prompts: vec![BlessedPrompt { id: "a".into(), tokens: 9, sha256: "00".into() }],
+            scopes: [(Scope::Base, scope)].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_a_prompt_is_a_line() {
+        let text = baseline().to_json().expect("finite");
+        assert_eq!(Baseline::parse(&text, "x").expect("its own"), baseline());
+        let lines = text.lines().filter(|line| line.trim_start().starts_with("{\"id\":\"a\""));
+        assert_eq!(lines.count(), 2, "one among the prompts, one in the scope:\n{text}");
+    }
+
+    #[test]
+    fn no_name_leaves_the_folder() {
+        assert_eq!(baseline().path(), PathBuf::from("reports/baselines/org_demo/emulator/_.._a16w8.json"));
+        assert_eq!([file_name(""), file_name(".."), file_name("a\u{1b}/b")], ["unnamed", "unnamed", "a__b"]);
+    }
+
+    #[test]
+    fn numbers_that_no_run_has_are_refused_by_place() {
+        let text = baseline().to_json().expect("finite");
+        for (from, to, says) in [
+            ("\"top1\":0.875}", "\"top1\":1.5}", "prompt \"a\": top1 is 1.5, expected 0 to 1"),
+            ("1.25e-7", "1e999", "number out of range"),
+            ("1.25e-7", "NaN", "expected value"),
+            ("\"rows\":9", "\"rows\":-9", "invalid value"),
+            ("\"tokens\":9}", "\"tokens\":9},{\"id\":\"a\",\"sha256\":\"\",\"tokens\":1}", "stands in it twice"),
+            ("\"version\": 1", "\"version\": 2", "expected `fidelity-baseline` version 1"),
+            ("\"degenerate\": false,", "", "missing field `degenerate`"),
+        ] {
+            assert!(text.contains(from), "{from} in\n{text}");
+            let error = Baseline::parse(&text.replacen(from, to, 1), "x").expect_err(to).to_string();
+            assert!(error.starts_with("x is not a baseline") && error.contains(says), "{to}: {error}");
+        }
+    }
 }

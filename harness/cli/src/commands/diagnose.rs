@@ -49,6 +49,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         json: args.json,
         discard_traces: false,
         no_diagnosis: false,
+        gate: None,
     };
     replay(&run, &args.trace, &stored, Purpose::Diagnosis)
 }

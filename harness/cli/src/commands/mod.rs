@@ -2,12 +2,15 @@
 
 pub(crate) mod advise;
 pub(crate) mod audit;
+pub(crate) mod bless;
 pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod diagnose;
 pub(crate) mod doctor;
 pub(crate) mod faults;
+pub(crate) mod gate;
+pub(crate) mod gate_recipes;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod profile;

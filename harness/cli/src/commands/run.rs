@@ -15,6 +15,7 @@ use crate::{
     device::Device,
     diagnosis::{Patient, Purpose},
     error::CliError,
+    gating,
     hailo::Hailo,
     inputs::Inputs,
     judge::{Helpers, judge},
@@ -26,6 +27,10 @@ use crate::{
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     let purpose = Purpose::Verdict { diagnosed: !args.no_diagnosis };
+    if let Some(Some(file)) = &args.gate {
+        // What cannot be read is said before anything is computed.
+        gating::read_baseline(file)?;
+    }
     match Device::asked(&args.arm)? {
         Device::Emulator => emulate(args, purpose),
         Device::Hailo => hailo(args, purpose),
@@ -147,7 +152,10 @@ fn finish(
     let form = Form::of(args.json, args.output.quiet);
     let say = if purpose == Purpose::Diagnosis { say_diagnosis } else { say_verdict };
     say(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
-    Ok(verdict.exit_code)
+    match &args.gate {
+        None => Ok(verdict.exit_code),
+        Some(file) => gating::gate_run(verdict, folder.path(), file.as_deref(), form),
+    }
 }
 
 /// The arm's `tbt` and `tbt_self` are fed the reference's greedy ids, so the reference generates whenever they are asked for.

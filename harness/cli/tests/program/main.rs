@@ -9,6 +9,7 @@ mod cache;
 mod check;
 mod diagnose;
 mod encoder;
+mod gate;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]
 mod gguf;

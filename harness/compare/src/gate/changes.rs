@@ -25,6 +25,27 @@ pub(super) fn changes(baseline: &Baseline, run: &RunNumbers) -> Vec<Changed> {
         .collect()
 }
 
+/// What a new baseline says otherwise than the one it takes the place of.
+#[must_use]
+pub fn replaced(was: &Baseline, is: &Baseline) -> Vec<String> {
+    let run = RunNumbers { numbers: is.clone(), failed: BTreeSet::new(), skipped: BTreeSet::new(), repeated: 0 };
+    let mut said: Vec<String> =
+        changes(was, &run).into_iter().map(|it| format!("{}: {}", it.what.name(), it.said)).collect();
+    if was.verdict != is.verdict {
+        said.push(format!("verdict: was {}, is {}", was.verdict, is.verdict));
+    }
+    for (scope, before) in &was.scopes {
+        let Some(after) = is.scopes.get(scope) else { continue };
+        for (metric, before) in &before.means {
+            let Some(after) = after.means.get(metric) else { continue };
+            if before.mean.total_cmp(&after.mean).is_ne() {
+                said.push(format!("{scope} {}: was {}, is {}", metric.name(), before.mean, after.mean));
+            }
+        }
+    }
+    said
+}
+
 fn changed(what: Change, said: String) -> Changed {
     Changed { what, said }
 }
@@ -35,7 +56,7 @@ fn differs(what: Change, was: Option<&String>, is: Option<&String>) -> Option<Ch
 }
 
 /// Digests in their first 12 digits.
-fn shortened(text: &str) -> &str {
+pub(super) fn shortened(text: &str) -> &str {
     let digest = text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if digest { &text[..12] } else { text }
 }

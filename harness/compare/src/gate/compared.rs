@@ -37,8 +37,9 @@ pub(super) fn compare(
     let spread = power::planned_spread(&differences);
     let prompts = n as u64;
     let needed = || {
-        let gap = (margin - difference).abs();
-        power::needed(spread, gap, settings.alpha, settings.power).map(|needed| needed.max(prompts + 1))
+        let planned = power::needed(spread, (margin - difference).abs(), settings.alpha, settings.power)?;
+        let seen = power::needed_after(prompts, p_not_worse.min(p_worse), settings.alpha, settings.power)?;
+        Some(planned.max(seen).max(prompts + 1))
     };
     let same = differences.iter().all(|it| it.abs() <= 0.0);
     let p_changed = sign_flip::two_sided(&differences);

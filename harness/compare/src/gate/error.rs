@@ -43,6 +43,11 @@ pub enum GateError {
     /// Not fit to be a baseline.
     #[error("not blessed: {0}")]
     NotBlessed(String),
+    /// A baseline whose prompts are not those that it was made of.
+    #[error(
+        "the baseline's prompts do not have its prompts_sha256: it was edited by hand; make it again with `fidelity bless`"
+    )]
+    Edited,
     /// Another thing was measured.
     #[error(
         "not comparable with the baseline:{}\nWrite a new baseline with `fidelity bless` if that is meant, or compare on purpose with --allow {}",

@@ -28,14 +28,15 @@ use fidelity_verdict::{
     MetricComparison, Movement, Outcome, Verdict,
 };
 
-use self::{
-    compared::{Pairs, compare},
-    numbers_of::{RunNumbers, numbers_of},
-};
 pub use self::{
+    changes::replaced,
     error::{Changed, GateError},
     mcnemar::mcnemar,
-    numbers_of::bless,
+    numbers_of::{as_baseline, bless},
+};
+use self::{
+    compared::{Pairs, compare},
+    numbers_of::{RunNumbers, digest_of_prompts, numbers_of},
 };
 use crate::{
     bootstrap::{BOOTSTRAP, Resamples},
@@ -56,6 +57,9 @@ pub fn gate(
     allowed: &[Change],
 ) -> Result<Gate, GateError> {
     let run = numbers_of(verdict, versions)?;
+    if digest_of_prompts(&baseline.prompts) != baseline.prompts_sha256 {
+        return Err(GateError::Edited);
+    }
     let changes = changes::changes(baseline, &run);
     let (on_purpose, refused): (Vec<Changed>, Vec<Changed>) =
         changes.into_iter().partition(|change| allowed.contains(&change.what));
@@ -74,7 +78,7 @@ pub fn gate(
     }
     name_what_moved(&mut scopes, settings.alpha);
     let harm = harm(baseline, &run.numbers, &common);
-    let (conclusion, reason) = conclude(&scopes, harm, verdict, &run, settings);
+    let (conclusion, reason) = conclude(&scopes, harm, baseline, &run, settings);
     let undecided =
         || scopes.values().flat_map(BTreeMap::values).filter(|it| it.conclusion == GateConclusion::Inconclusive);
     let needed = (conclusion == GateConclusion::Inconclusive && undecided().count() > 0)
@@ -167,9 +171,9 @@ fn harm(baseline: &Baseline, run: &Baseline, common: &BTreeSet<String>) -> Optio
             };
             let lost: usize = is.prompts.iter().filter(|prompt| common.contains(&prompt.id)).map(lost).sum();
             if lost > 0 {
-                let what = rows(lost);
+                let where_lost = rows(lost);
                 return Some(format!(
-                    "{scope}: {what} have no {} (not finite, or constant), where the baseline has one",
+                    "{scope}: {} has no value (not finite, or constant) in {where_lost}, where the baseline has one",
                     metric.name()
                 ));
             }
@@ -181,7 +185,7 @@ fn harm(baseline: &Baseline, run: &Baseline, common: &BTreeSet<String>) -> Optio
 fn conclude(
     scopes: &Comparisons,
     harm: Option<String>,
-    verdict: &Verdict,
+    baseline: &Baseline,
     run: &RunNumbers,
     settings: &GateSettings,
 ) -> (GateConclusion, String) {
@@ -211,8 +215,10 @@ fn conclude(
         let said = format!("{} of {} prompts were not run", run.skipped.len(), run.numbers.prompts.len());
         return (GateConclusion::Inconclusive, said);
     }
-    if verdict.verdict == Outcome::Inconclusive {
-        return (GateConclusion::Inconclusive, format!("the run itself is inconclusive: {}", verdict.reason));
+    for (whose, of) in [("run", &run.numbers), ("baseline", baseline)] {
+        if of.verdict == Outcome::Inconclusive {
+            return (GateConclusion::Inconclusive, format!("the {whose} itself is inconclusive: {}", of.reason));
+        }
     }
     let few = |found: &&&(Scope, Metric, &MetricComparison)| found.2.needed.unwrap_or(u64::MAX);
     if let Some((scope, metric, found)) = of(GateConclusion::Inconclusive).max_by_key(|found| few(&found)) {
@@ -262,7 +268,7 @@ fn passing(all: &[(Scope, Metric, &MetricComparison)]) -> String {
 fn notes(baseline: &Baseline, run: &RunNumbers, on_purpose: &[Changed]) -> Vec<String> {
     let mut notes: Vec<String> = on_purpose
         .iter()
-        .map(|change| format!("compared on purpose, {} differ: {}", change.what.name(), change.said))
+        .map(|change| format!("compared on purpose, the {} differs: {}", change.what.name(), change.said))
         .collect();
     let now = &run.numbers;
     if baseline.verdict != now.verdict {
@@ -271,7 +277,7 @@ fn notes(baseline: &Baseline, run: &RunNumbers, on_purpose: &[Changed]) -> Vec<S
     let keys: BTreeSet<&String> = baseline.versions.keys().chain(now.versions.keys()).collect();
     for key in keys {
         let (was, is) = (baseline.versions.get(key), now.versions.get(key));
-        let said = |value: Option<&String>| value.map_or("not known", String::as_str).to_owned();
+        let said = |value: Option<&String>| value.map_or("not known", |text| changes::shortened(text)).to_owned();
         if was != is {
             notes.push(format!("{key} was {}, is {}", said(was), said(is)));
         }

@@ -85,17 +85,23 @@ pub(super) fn numbers_of(verdict: &Verdict, versions: &BTreeMap<String, String>)
 /// # Errors
 /// A run that is wrong on purpose, inconclusive, or in which a prompt or a row has no number.
 pub fn bless(verdict: &Verdict, versions: &BTreeMap<String, String>) -> Result<Baseline, GateError> {
+    let baseline = as_baseline(verdict, versions)?;
+    match verdict.verdict {
+        Outcome::Inconclusive => Err(GateError::NotBlessed(format!("the run is inconclusive: {}", verdict.reason))),
+        Outcome::Faithful | Outcome::Degraded | Outcome::Broken => Ok(baseline),
+    }
+}
+
+/// What a run makes to hold another against once: as [`bless`], but an inconclusive run may stand there. Nothing passes against it.
+///
+/// # Errors
+/// A run that is wrong on purpose, or in which a prompt or a row has no number.
+pub fn as_baseline(verdict: &Verdict, versions: &BTreeMap<String, String>) -> Result<Baseline, GateError> {
     let run = numbers_of(verdict, versions)?;
     let not_blessed = |reason: String| Err(GateError::NotBlessed(reason));
     if let Some(id) = run.failed.iter().chain(&run.skipped).next() {
-        let count = run.failed.len() + run.skipped.len();
-        return not_blessed(format!(
-            "{count} of {} prompts were not computed, the first is `{id}`",
-            run.numbers.prompts.len()
-        ));
-    }
-    if verdict.verdict == Outcome::Inconclusive {
-        return not_blessed(format!("the run is inconclusive: {}", verdict.reason));
+        let (count, prompts) = (run.failed.len() + run.skipped.len(), run.numbers.prompts.len());
+        return not_blessed(format!("{count} of {prompts} prompts were not computed, the first is `{id}`"));
     }
     for (scope, result) in &verdict.scopes {
         let not_finite = result.rows.iter().filter(|row| !row.finite).count();
@@ -220,7 +226,7 @@ fn digest(token_ids: &[u32]) -> String {
     hex(&hasher.finalize())
 }
 
-fn digest_of_prompts(prompts: &[BlessedPrompt]) -> String {
+pub(super) fn digest_of_prompts(prompts: &[BlessedPrompt]) -> String {
     let mut hasher = Sha256::new();
     for prompt in prompts {
         hasher.update((prompt.id.len() as u64).to_le_bytes());

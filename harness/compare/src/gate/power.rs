@@ -99,6 +99,20 @@ pub(super) fn needed(spread: Option<f64>, gap: f64, alpha: f64, wanted: f64) -> 
     Some(high)
 }
 
+/// Prompts needed by what a test of `prompts` came to: n ((z₁₋ₐ + z_power) / z₁₋ₚ)², for z grows with √n. `None` where p shows no
+/// direction, or a million prompts do not do. A sample that is lopsided has a larger p than its spread alone says.
+pub(super) fn needed_after(prompts: u64, p: f64, alpha: f64, wanted: f64) -> Option<u64> {
+    let fewest = fewest(alpha);
+    // Too few to have a p that means anything.
+    if prompts < fewest {
+        return Some(fewest);
+    }
+    let normal = Normal::new(0.0, 1.0).ok()?;
+    let z = |upper: f64| normal.inverse_cdf(1.0 - upper);
+    let needed = prompts as f64 * ((z(alpha) + normal.inverse_cdf(wanted)) / z(p)).powi(2);
+    (z(p) > 0.0 && needed <= MOST as f64).then(|| needed.ceil() as u64)
+}
+
 /// The fewest prompts whose exact one-sided test can reach alpha: ⌈log₂ 1/alpha⌉, for p is at least 2⁻ⁿ.
 pub(super) fn fewest(alpha: f64) -> u64 {
     (-alpha.log2()).ceil() as u64
@@ -139,6 +153,14 @@ mod tests {
             let found = of_t_test(n - 1.0, 0.5 * n.sqrt(), level);
             assert!((found - expected).abs() < 1e-3, "{n}: {found}");
         }
+    }
+
+    #[test]
+    fn a_p_that_is_almost_there_needs_twice_the_prompts() {
+        // z of 0.025 and of 0.8 are 1.960 and 0.842: (2.802 / 1.960)² = 2.04.
+        assert_eq!(needed_after(16, 0.025, 0.025, 0.8), Some(33));
+        assert_eq!(needed_after(16, 0.5, 0.025, 0.8), None);
+        assert_eq!(needed_after(2, 0.25, 0.025, 0.8), Some(6));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn lower(differences: &[f64]) -> Option<f64> {
     let skewness = third / second.powf(1.5) * (n * (n - 1.0)).sqrt() / (n - 2.0);
     let s = mean / (second * n / (n - 1.0)).sqrt();
     let corrected = s + skewness * s.powi(2) / 3.0 + skewness.powi(2) * s.powi(3) / 27.0 + skewness / (6.0 * n);
-    Some(degrees.cdf(n.sqrt() * corrected))
+    corrected.is_finite().then(|| degrees.cdf(n.sqrt() * corrected))
 }
 
 #[cfg(test)]
