@@ -12,6 +12,7 @@ mod csv;
 mod diagnosis;
 mod explanation;
 mod forging;
+mod gate;
 mod generated;
 mod html;
 mod identity;
@@ -30,7 +31,7 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::{ActivationProfile, Advice, Cell, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Cell, Gate, Verdict};
 
 pub use crate::{
     activations::{
@@ -44,6 +45,7 @@ pub use crate::{
     csv::{arms_csv, layers_csv, positions_csv},
     explanation::{explanation_line, explanation_terminal},
     forging::{forging_line, forging_terminal},
+    gate::{gate_line, gate_markdown, gate_terminal},
     html::{activations_html, advice_html, arms_html, html, sweep_html},
     json::json,
     numbers::magnitude,
@@ -150,6 +152,14 @@ pub fn write_advice(folder: &Path, advice: &Advice) -> Result<(), ReportError> {
 /// A report cannot be made, or the file system says no.
 pub fn write_sweep(folder: &Path, cells: &[Cell], reproduce: &str) -> Result<(), ReportError> {
     write(folder, [("results.csv", sweep_csv(cells)), ("sweep.html", sweep_html(cells, reproduce)?)])
+}
+
+/// Writes `gate.json` and `gate.md` into `folder`, which is created if needed.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_gate(folder: &Path, gate: &Gate) -> Result<(), ReportError> {
+    write(folder, [("gate.json", serde_json::to_string(gate)? + "\n"), ("gate.md", gate_markdown(gate))])
 }
 
 fn write<const N: usize>(folder: &Path, files: [(&str, String); N]) -> Result<(), ReportError> {

@@ -5,6 +5,7 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr};
 use clap::{Args, Parser, Subcommand};
 use fidelity_device::session::PrefillRows;
 use fidelity_trace::FirstPosition;
+use fidelity_verdict::{Change, Metric};
 use serde::{Deserialize, Serialize};
 
 use crate::forge_steps::Steps;
@@ -50,6 +51,11 @@ pub(crate) enum Command {
     Attribute(AttributeArgs),
     /// Try the diagnosis on faults that are known: inject each into small checkpoints, and show what was named.
     Selftest(SelftestArgs),
+    /// Hold a run against a blessed baseline, or one recipe against another: worse by more than a margin? Exits 0 only where it is
+    /// shown not to be.
+    Gate(GateArgs),
+    /// Make a run the baseline that later ones are held against.
+    Bless(BlessArgs),
     /// Make a run's report again from its verdict.json.
     Report(ReportArgs),
     /// Check a compiled model (HEF) without a device: is it whole, does it keep the host's contract, is it the checkpoint's?
@@ -253,6 +259,11 @@ pub(crate) struct RunArgs {
     /// The command that is said to repeat this run; this process's own by default.
     #[arg(skip)]
     pub(crate) command: Option<String>,
+    /// Hold the run against a baseline as `fidelity gate` does; the exit code is the worse of the two [default: the one in
+    /// reports/baselines/ of this checkpoint, device and recipe].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["fault", "shard"])]
+    #[expect(clippy::option_option, reason = "not asked for, asked for, asked for with a file")]
+    pub(crate) gate: Option<Option<PathBuf>>,
 }
 
 #[derive(Debug, Args)]
@@ -328,6 +339,92 @@ pub(crate) struct AttributeArgs {
     /// Print JSON to standard output and nothing else (docs/ATTRIBUTE.md).
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GateArgs {
+    /// A run's folder, or its verdict.json.
+    #[arg(value_name = "RUN", required_unless_present = "recipes", conflicts_with = "recipes")]
+    pub(crate) run: Option<PathBuf>,
+    /// What it is held against, as `fidelity bless` wrote it [default: the one in reports/baselines/ of the run's checkpoint, device
+    /// and recipe].
+    #[arg(long, value_name = "FILE", conflicts_with = "recipes")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Compare although this differs, comma-separated: checkpoint, device, recipe, calibration, hef, prompts, scopes, rows.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = change, conflicts_with = "recipes")]
+    pub(crate) allow: Vec<Change>,
+    /// How much worse than the baseline a metric may be: top1=0.02, pearson=0.002, centred_cosine, kl (nats), nmse; may be
+    /// repeated [default: those of harness/verdict/src/gate.toml].
+    #[arg(long, value_name = "METRIC=VALUE", value_parser = margin)]
+    pub(crate) margin: Vec<(Metric, f64)>,
+    /// Run both recipes on the emulator, and hold the second against the first.
+    #[arg(long, num_args = 2, value_names = ["BASELINE", "CANDIDATE"])]
+    pub(crate) recipes: Vec<String>,
+    /// With --recipes: a row of checkpoints.toml [default: demo, or the name of what --weights gives].
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
+    pub(crate) checkpoint: Option<String>,
+    /// With --recipes: a Hugging Face folder or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf", conflicts_with = "run")]
+    pub(crate) weights: Option<PathBuf>,
+    /// With --recipes: never reach for the network.
+    #[arg(long, conflicts_with = "run")]
+    pub(crate) offline: bool,
+    /// With --recipes: prompts, as of `run`.
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) prompts: Option<String>,
+    /// With --recipes: how many ids to generate after each prompt, as of `run`.
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pub(crate) new_tokens: Option<usize>,
+    /// With --recipes: scopes to run, as of `run`.
+    #[arg(long, value_name = "LIST", conflicts_with = "run")]
+    pub(crate) scopes: Option<String>,
+    /// With --recipes: what activation ranges come from, as of `run`.
+    #[arg(long, value_name = "FILE|prompts|uniform|normal", conflicts_with = "run")]
+    pub(crate) calibration: Option<String>,
+    /// With --recipes: a TOML file that maps a compiler's layer names, as of `run`.
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) layer_names: Option<PathBuf>,
+    /// With --recipes: threads to compute with [default: one a core].
+    #[arg(long, value_name = "N", conflicts_with = "run")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// With --recipes: where to write [default: a new folder in runs/].
+    #[arg(long, value_name = "DIR", conflicts_with = "run")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print gate.json to standard output and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the last line.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// Something that may differ.
+fn change(text: &str) -> Result<Change, String> {
+    let known = || Change::ALL.map(Change::name).join(", ");
+    Change::ALL.into_iter().find(|it| it.name() == text.trim()).ok_or_else(|| format!("expected some of {}", known()))
+}
+
+/// A metric and how much worse it may be.
+fn margin(text: &str) -> Result<(Metric, f64), String> {
+    let known = || Metric::ALL.map(Metric::name).join(", ");
+    let (name, value) = text.split_once('=').ok_or("expected METRIC=VALUE, such as top1=0.02")?;
+    let metric = Metric::ALL.into_iter().find(|it| it.name() == name);
+    let metric = metric.ok_or_else(|| format!("`{name}` is no metric of a gate; those are {}", known()))?;
+    let margin = value.parse().ok().filter(|margin: &f64| margin.is_finite() && *margin > 0.0);
+    margin.map(|margin| (metric, margin)).ok_or_else(|| format!("`{value}` is no margin: expected a number above 0"))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BlessArgs {
+    /// The run's folder, or its verdict.json.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Where to write the baseline [default: reports/baselines/<checkpoint>/<device>/<recipe>.json].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
     /// Print only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -188,6 +188,7 @@ impl<'a> Bench<'a> {
             no_diagnosis: true,
             shard: None,
             command: None,
+            gate: None,
         })
     }
 

@@ -2,13 +2,14 @@
 
 use std::{io, path::PathBuf};
 
+use fidelity_compare::GateError;
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
 use fidelity_diagnose::{AdviseError, DiagnoseError, ForgeError, ResultsError};
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
 use fidelity_trace::{FaultError, PromptError, RegistryError, Scope, TapsError, TraceError, WriteError};
-use fidelity_verdict::{ExitCode, ThresholdsError, VerdictError};
+use fidelity_verdict::{BaselineError, ExitCode, ThresholdsError, VerdictError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
@@ -38,6 +39,16 @@ pub(crate) enum CliError {
     Write(#[from] WriteError),
     #[error(transparent)]
     Verdict(#[from] VerdictError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error(transparent)]
+    Baseline(#[from] BaselineError),
+    #[error(
+        "there is no baseline {path}; make one of a good run with `fidelity bless RUN`, or name another with --{flag} FILE"
+    )]
+    NoBaseline { path: PathBuf, flag: &'static str },
+    #[error("{path} is no baseline: it is no file of up to {limit} bytes")]
+    NotABaseline { path: PathBuf, limit: u64 },
     #[error(transparent)]
     Thresholds(#[from] ThresholdsError),
     #[error(transparent)]
@@ -210,6 +221,10 @@ impl CliError {
             )
             | Self::Trace(_)
             | Self::Verdict(_)
+            | Self::Gate(_)
+            | Self::Baseline(_)
+            | Self::NoBaseline { .. }
+            | Self::NotABaseline { .. }
             | Self::Thresholds(_)
             | Self::Hef { .. }
             | Self::Read { .. }

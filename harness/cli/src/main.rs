@@ -12,6 +12,7 @@ mod diagnosis;
 mod doctor;
 mod error;
 mod forge_steps;
+mod gating;
 mod hailo;
 mod inputs;
 mod join;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         Command::Profile(profile) => commands::profile::profile(profile),
         Command::Advise(advise) => commands::advise::advise(advise),
         Command::Forge(args) => commands::forge::forge(args),
+        Command::Gate(gate) => commands::gate::gate(gate),
+        Command::Bless(bless) => commands::bless::bless(bless),
         Command::Report(report) => commands::report::report(report),
         Command::Audit(audit) => commands::audit::audit(audit),
         Command::List(list) => commands::list::list(list),

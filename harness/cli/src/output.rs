@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
-use fidelity_reports::{ArmReports, Style, arms_line, arms_terminal, diagnosis_line, terminal, verdict_line};
-use fidelity_verdict::Verdict;
+use fidelity_reports::{
+    ArmReports, Style, arms_line, arms_terminal, diagnosis_line, gate_line, gate_terminal, printable, terminal,
+    verdict_line,
+};
+use fidelity_verdict::{Gate, Verdict};
 
 use crate::{error::CliError, recipe_text};
 
@@ -61,6 +64,15 @@ pub(crate) fn say_arms(arms: &ArmReports<'_>, form: Form, report: Option<&Path>)
     print(&text);
 }
 
+pub(crate) fn say_gate(gate: &Gate, form: Form) {
+    let line = || gate_line(gate) + "\n";
+    print(&match form {
+        Form::Json => serde_json::to_string(gate).unwrap_or_default() + "\n",
+        Form::Line => line(),
+        Form::Tables => format!("{}\n{}", gate_terminal(gate, style()), line()),
+    });
+}
+
 pub(crate) fn style() -> Style {
     let colour = stdout().is_terminal() && wants_colour();
     Style { colour, ..Style::default() }
@@ -86,6 +98,11 @@ pub(crate) fn warn(text: &str) {
 pub(crate) fn complain(error: &CliError) {
     match error {
         CliError::Recipe(error) => narrate(&recipe_text::drawn(error, stderr().is_terminal() && wants_colour())),
+        CliError::Gate(error) => {
+            // Names of prompts and devices are anyone's.
+            let lines: Vec<String> = error.to_string().lines().map(printable).collect();
+            narrate(&format!("error: {}", lines.join("\n")));
+        }
         other => narrate(&format!("error: {other}")),
     }
 }

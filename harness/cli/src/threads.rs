@@ -20,8 +20,9 @@ pub(crate) fn one_pool(command: &Command) {
         | Command::Bisect(_)
         | Command::Sweep(_)
         | Command::Merge(_) => true,
+        Command::Gate(gate) => gate.run.is_none(),
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
-        Command::Attribute(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) => false,
+        Command::Attribute(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) | Command::Bless(_) => false,
         #[cfg(feature = "hailo")]
         Command::Worker => false,
     };

@@ -6,6 +6,7 @@
 mod activations;
 mod advice;
 mod attribution;
+mod baseline;
 mod bisection;
 mod covariate;
 mod diagnosis;
@@ -13,6 +14,8 @@ mod estimate;
 mod exit_code;
 mod explanation;
 mod forging;
+mod gate;
+mod gate_settings;
 mod outcome;
 mod results;
 mod self_test;
@@ -30,6 +33,10 @@ pub use advice::{
     Advised, BlockRange, KindEffect, Promotable, Proven, Remedy, SiteSqnr, Trial,
 };
 pub use attribution::{Attribution, ScopeAttribution};
+pub use baseline::{
+    BASELINE_FORMAT, BASELINE_LIMIT_BYTES, BASELINE_VERSION, Baseline, BaselineError, BlessedArm, BlessedCheckpoint,
+    BlessedPrompt, BlessedScope, Metric, PromptMean, PromptNumbers, RecipeIdentity,
+};
 pub use bisection::{Bisection, BisectionAxis, Finding, Measurement, Standing};
 pub use covariate::{Covariate, Covariates};
 pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
@@ -40,6 +47,10 @@ pub use explanation::{
     GroupKey, Permutations, Prediction, RankCorrelation, Separation,
 };
 pub use forging::{FORGING_FORMAT, FORGING_VERSION, Forging, SiteProof};
+pub use gate::{
+    Change, Discordant, GATE_FORMAT, GATE_VERSION, Gate, GateConclusion, GateSide, MetricComparison, Movement,
+};
+pub use gate_settings::{DEFAULT_GATE, GateSettings};
 pub use outcome::{Agreement, Outcome};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,

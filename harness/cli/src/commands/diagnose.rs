@@ -50,6 +50,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         no_diagnosis: false,
         shard: None,
         command: None,
+        gate: None,
     };
     Ok(replay(&run, &args.trace, &stored, Purpose::Diagnosis)?.say(&run, Purpose::Diagnosis))
 }

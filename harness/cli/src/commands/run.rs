@@ -17,6 +17,7 @@ use crate::{
     device::Device,
     diagnosis::{Patient, Purpose},
     error::CliError,
+    gating,
     hailo::Hailo,
     inputs::Inputs,
     judge::{Helpers, judge},
@@ -29,7 +30,13 @@ use crate::{
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
     match run_one(args)? {
-        Ended::Judged(ran) => Ok(ran.say(args, Purpose::Verdict { diagnosed: !args.no_diagnosis })),
+        Ended::Judged(ran) => {
+            let code = ran.say(args, Purpose::Verdict { diagnosed: !args.no_diagnosis });
+            let form = Form::of(args.json, args.output.quiet);
+            args.gate
+                .as_ref()
+                .map_or(Ok(code), |file| gating::gate_run(&ran.verdict, ran.folder.path(), file.as_deref(), form))
+        }
         Ended::Recorded(shard) => Ok(shard.say()),
     }
 }
@@ -37,6 +44,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
 /// Runs and writes everything; says nothing of the result.
 pub(crate) fn run_one(args: &RunArgs) -> Result<Ended, CliError> {
     let purpose = Purpose::Verdict { diagnosed: !args.no_diagnosis };
+    if let Some(Some(file)) = &args.gate {
+        // What cannot be read is said before anything is computed.
+        gating::read_baseline(file)?;
+    }
     match Device::asked(&args.arm)? {
         Device::Emulator => emulate(args, purpose),
         Device::Hailo => hailo(args, purpose),

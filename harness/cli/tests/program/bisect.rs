@@ -55,7 +55,10 @@ fn a_faithful_arm_leaves_nothing_to_bisect() {
     let desk = Desk::new();
     let answer = desk.fidelity(&[&["bisect", "--by", "block", "--out", "out"][..], &SHORT].concat());
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.last_line().starts_with("bisect block: good with the first 4 blocks: nothing to bisect"), "{answer:?}");
+    assert!(
+        answer.last_line().starts_with("bisect block: good with the first 4 blocks: nothing to bisect"),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -63,7 +66,8 @@ fn the_width_from_which_an_arm_is_wrong_is_found_on_a_ladder() {
     let desk = Desk::new();
     let made = desk.fidelity(&["forge", "--ladder", "hidden=160..256:32", "--out", "ladder", "--quiet"]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    let fine = desk.fidelity(&[&["bisect", "--by", "hidden", "--ladder", "ladder", "--out", "out"][..], &SHORT].concat());
+    let fine =
+        desk.fidelity(&[&["bisect", "--by", "hidden", "--ladder", "ladder", "--out", "out"][..], &SHORT].concat());
     assert_eq!(fine.code, Some(0), "{fine:?}");
     let (answer, bisection) = bisected(&Desk::new(), &["--by", "block", "--fault", "rope_twice", "--budget", "2"]);
     assert_eq!(answer.code, Some(1), "{answer:?}");

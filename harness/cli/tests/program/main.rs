@@ -12,6 +12,7 @@ mod check;
 mod diagnose;
 mod encoder;
 mod forge;
+mod gate;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]
 mod gguf;
