@@ -320,7 +320,8 @@ fn what_is_wrong_is_not_written() {
     }
     let hidden = golden("llama-gqa").architecture().hidden;
     let qwen = golden("qwen3").architecture().hidden;
-    let wrong: [(&str, Step, fn(Draft) -> Draft); 9] = [
+    type Mistake = fn(Draft) -> Draft;
+    let wrong: [(&str, Step, Mistake); 9] = [
         ("llama-gqa", Step::Widen(2 * hidden), eps_kept),
         ("llama-gqa", Step::Widen(2 * hidden), norm_scale_forgotten),
         ("qwen3", Step::Widen(2 * qwen), keys_not_scaled),
