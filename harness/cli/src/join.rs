@@ -98,7 +98,9 @@ fn check(folder: &Path, manifest: &Manifest, shard: &Shard) -> Result<(), CliErr
     }
     let fed = arms::digest(&shard.told.continuations);
     match manifest.other.get(FED) {
-        Some(own) if *own != Value::from(fed) => Err(unfit("it was fed other ids than its shard.json says".to_owned())),
+        Some(own) if own.as_str() != Some(&fed) => {
+            Err(unfit("it was fed other ids than its shard.json says".to_owned()))
+        }
         _ => Ok(()),
     }
 }
