@@ -98,7 +98,7 @@ fn check(folder: &Path, manifest: &Manifest, shard: &Shard) -> Result<(), CliErr
     }
     let fed = arms::digest(&shard.told.continuations);
     match manifest.other.get(FED) {
-        Some(own) if own.as_str() != Some(fed.as_str()) => {
+        Some(own) if own.as_str() != Some(&fed) => {
             Err(unfit("it was fed other ids than its shard.json says".to_owned()))
         }
         _ => Ok(()),

@@ -151,7 +151,10 @@ fn recordings_are_joined_too() {
     let answer = desk.fidelity(&["merge", "2", "1", "--out", "joined"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(json(&desk.path("whole/trace.json")), json(&desk.path("joined/trace.json")));
-    assert_eq!(desk.fidelity(&["compare", "whole", "joined", "--quiet"]).code, Some(0));
+    for file in ["prompts/0000.safetensors", "prompts/0001.safetensors"] {
+        let bytes = |folder: &str| fs::read(desk.path(folder).join(file)).expect("there");
+        assert!(bytes("whole") == bytes("joined"), "{file}");
+    }
 }
 
 #[test]
