@@ -236,7 +236,6 @@ pub(crate) struct RunArgs {
     /// Hold the run against a baseline as `fidelity gate` does; the exit code is the worse of the two [default: the one in
     /// reports/baselines/ of this checkpoint, device and recipe].
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "fault")]
-    #[expect(clippy::option_option, reason = "not asked for, asked for, asked for with a file")]
     pub(crate) gate: Option<Option<PathBuf>>,
 }
 
