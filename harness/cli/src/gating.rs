@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fidelity_compare::{as_baseline, gate};
+use fidelity_compare::{baseline_path, gate};
 use fidelity_reports::write_gate;
 use fidelity_verdict::{BASELINE_LIMIT_BYTES, Baseline, ExitCode, GateSettings, Metric, Verdict};
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub(crate) fn baseline_for(run: &StoredRun, named: Option<&Path>, flag: &'static
     if let Some(path) = named {
         return read_baseline(path);
     }
-    let path = as_baseline(&run.verdict, &run.versions)?.path();
+    let path = baseline_path(&run.verdict)?;
     if path.exists() { read_baseline(&path) } else { Err(CliError::NoBaseline { path, flag }) }
 }
 

@@ -30,7 +30,7 @@ mod summary;
 pub use attribute::attribute;
 pub use bootstrap::BOOTSTRAP;
 pub use conclude::{Header, NotComputed, conclude};
-pub use gate::{Changed, GateError, as_baseline, bless, gate, mcnemar, replaced};
+pub use gate::{Changed, GateError, as_baseline, baseline_path, bless, gate, mcnemar, replaced};
 pub use generated::generated;
 pub use prompt::{PromptComparison, PromptSettings, compare_prompt};
 pub use row::{Measured, RowMetrics, measure};

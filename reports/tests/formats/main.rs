@@ -5,6 +5,7 @@ mod arms;
 mod csv;
 mod document;
 mod folder;
+mod gate;
 mod html;
 mod sample;
 mod terminal;

@@ -32,7 +32,7 @@ pub use self::{
     changes::replaced,
     error::{Changed, GateError},
     mcnemar::mcnemar,
-    numbers_of::{as_baseline, bless},
+    numbers_of::{as_baseline, baseline_path, bless},
 };
 use self::{
     compared::{Pairs, compare},

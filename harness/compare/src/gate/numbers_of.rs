@@ -1,6 +1,9 @@
 //! What is kept of a run: by prompt, a number a metric.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use fidelity_trace::{ArmKind, Scope, Site, Status, hex};
 use fidelity_verdict::{
@@ -90,6 +93,14 @@ pub fn bless(verdict: &Verdict, versions: &BTreeMap<String, String>) -> Result<B
         Outcome::Inconclusive => Err(GateError::NotBlessed(format!("the run is inconclusive: {}", verdict.reason))),
         Outcome::Faithful | Outcome::Degraded | Outcome::Broken => Ok(baseline),
     }
+}
+
+/// Where the baseline of a run belongs, fit to be one or not.
+///
+/// # Errors
+/// A run that is wrong on purpose, or a verdict that contradicts itself.
+pub fn baseline_path(verdict: &Verdict) -> Result<PathBuf, GateError> {
+    Ok(numbers_of(verdict, &BTreeMap::new())?.numbers.path())
 }
 
 /// What a run makes to hold another against once: as [`bless`], but an inconclusive run may stand there. Nothing passes against it.
