@@ -10,6 +10,7 @@ mod diagnosis;
 mod estimate;
 mod exit_code;
 mod outcome;
+mod past;
 mod results;
 mod self_test;
 mod thresholds;
@@ -29,6 +30,7 @@ pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
 pub use outcome::{Agreement, Outcome};
+pub use past::{PastEstimate, PastRun, PastScope};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
 };
