@@ -3,6 +3,7 @@
 mod arms;
 mod diagnosis;
 mod generated;
+mod history;
 mod layers;
 mod plain;
 mod scopes;
@@ -21,6 +22,7 @@ use crate::{
 };
 
 pub use self::arms::{arms_line, arms_terminal};
+pub(crate) use self::history::history_tables;
 
 /// How a terminal is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub(crate) fn one_pool(command: &Command) {
         Command::Diagnose(_) | Command::Selftest(_) => true,
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
         Command::List(_) | Command::Report(_) | Command::Doctor(_) => false,
+        Command::History(_) | Command::Completions(_) => false,
         #[cfg(feature = "hailo")]
         Command::Worker => false,
     };

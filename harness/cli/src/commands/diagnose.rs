@@ -49,6 +49,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         json: args.json,
         discard_traces: false,
         no_diagnosis: false,
+        history: Some("none".into()),
     };
     replay(&run, &args.trace, &stored, Purpose::Diagnosis)
 }

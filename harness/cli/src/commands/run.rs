@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use fidelity_references::Reference;
-use fidelity_reports::write_all;
+use fidelity_reports::{write_reports, write_verdict};
 use fidelity_trace::{CheckpointRow, Scope, Status, Trace};
 use fidelity_verdict::Verdict;
 
@@ -15,8 +15,11 @@ use crate::{
     device::Device,
     diagnosis::{Patient, Purpose},
     error::CliError,
+    github,
     hailo::Hailo,
+    history,
     inputs::Inputs,
+    interrupt,
     judge::{Helpers, judge},
     output::{Form, say_diagnosis, say_verdict},
     progress::Progress,
@@ -46,6 +49,7 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     let scopes = reference_scopes(&inputs.scopes);
     let ours = record_reference(&reference, None, &inputs, &target(&ours, &scopes), &progress)?;
     refuse_total_failure(&ours)?;
+    interrupt::check()?;
     progress.say("calibrating");
     let emulator = plan.emulator(&inputs, reference.decoder())?;
     let its = record_emulator(&emulator, &own_continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
@@ -53,6 +57,7 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<u8, CliError> {
     progress.say("comparing");
     let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
     if purpose.asks(&mut verdict) {
+        interrupt::check()?;
         // What was injected is for the search to find.
         drop(emulator);
         let own = plan.recipe().map(|_| plan.without_faults(&inputs, reference.decoder())).transpose()?;
@@ -109,6 +114,7 @@ impl Judged<'_> {
         let attributed = self.plan.as_ref().map(|plan| self.beside.attribute(plan, &target, verdict)).transpose()?;
         self.traces.extend(attributed.is_some().then_some("emulator"));
         if purpose.asks(verdict) {
+            interrupt::check()?;
             let emulated = attributed.as_ref().zip(self.plan.as_ref().and_then(ArmPlan::recipe));
             Patient { inputs, device: its, emulated, progress }.diagnose(verdict, purpose)?;
         }
@@ -139,11 +145,16 @@ fn finish(
     args: &RunArgs,
     purpose: Purpose,
 ) -> Result<u8, CliError> {
-    write_all(folder.path(), verdict, &command_line())?;
+    write_verdict(folder.path(), verdict)?;
+    let occasion = folder.describe_run(&inputs.prompts_origin, args.output.resume)?;
+    // A diagnosis of a stored trace is no run.
+    let remembered = (purpose != Purpose::Diagnosis).then_some(occasion);
+    let past = remembered.map(|occasion| history::append(args.history.as_deref(), verdict, occasion));
+    write_reports(folder.path(), verdict, &command_line(), &past.unwrap_or_default())?;
+    github::summarise(verdict);
     if args.discard_traces {
         traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
     }
-    folder.describe(&inputs.prompts_origin)?;
     let form = Form::of(args.json, args.output.quiet);
     let say = if purpose == Purpose::Diagnosis { say_diagnosis } else { say_verdict };
     say(verdict, form, Some(folder.wall_time()), Some(&folder.path().join("report.html")));
