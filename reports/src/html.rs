@@ -6,6 +6,7 @@
 mod activations;
 mod advice;
 mod arms;
+mod attribution;
 mod axes;
 mod curves;
 mod diagnosis;

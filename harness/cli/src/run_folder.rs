@@ -81,6 +81,9 @@ impl RunFolder {
             "host": { "os": env::consts::OS, "architecture": env::consts::ARCH,
                       "cores": std::thread::available_parallelism().map_or(1, usize::from) },
         });
+        if resumed {
+            self.tidy();
+        }
         let path = self.path.join("run.json");
         write_atomically(&path, format!("{description:#}\n").as_bytes()).map_err(|source| CliError::Io {
             action: "write",
@@ -89,6 +92,20 @@ impl RunFolder {
         })?;
         let folder = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string();
         Ok(Occasion { id, begun, wall_seconds, folder, fidelity: fidelity.to_owned() })
+    }
+
+    /// Removes files that a killed process was writing.
+    fn tidy(&self) {
+        let traces = ["reference", "arm", "emulator"].map(|trace| self.path.join(trace));
+        let prompts = traces.iter().map(|trace| trace.join("prompts"));
+        for folder in std::iter::once(self.path.clone()).chain(prompts).chain(traces.iter().cloned()) {
+            let files = fs::read_dir(folder).into_iter().flatten().flatten();
+            let left = files.filter(|file| file.file_name().to_string_lossy().starts_with(".writing-"));
+            left.for_each(|file| {
+                // In the way of nobody.
+                let _ = fs::remove_file(file.path());
+            });
+        }
     }
 
     /// Who the run is that is resumed, if it had come so far.

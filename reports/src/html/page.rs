@@ -5,6 +5,7 @@ use fidelity_verdict::{ArmIdentity, Outcome, PastRun, Verdict};
 use serde::Serialize;
 
 use super::{
+    attribution::AttributionView,
     diagnosis::DiagnosisView,
     heatmap::{Swatch, legend},
     history::SeriesView,
@@ -39,6 +40,7 @@ pub(super) struct Page {
     arms: [ArmView; 2],
     injected: Vec<String>,
     diagnosis: Option<DiagnosisView>,
+    attribution: Option<AttributionView>,
     scopes: Vec<ScopeView>,
     generated: Option<GeneratedView>,
     legend: Vec<Swatch>,
@@ -115,6 +117,7 @@ impl Page {
             arms: [ArmView::of("reference", &arms.reference), ArmView::of("device", &arms.device)],
             injected: injected.map(deviation).collect(),
             diagnosis: DiagnosisView::of(verdict),
+            attribution: verdict.attribution.as_ref().map(AttributionView::of),
             scopes: scopes.collect::<Result<_, _>>()?,
             generated: generated_view(verdict),
             legend: legend(),

@@ -27,6 +27,7 @@ fn table(runs: &[&PastRun], style: Style) -> Vec<String> {
     let Some(last) = runs.last() else { return Vec::new() };
     let left_out = runs.len().saturating_sub(SHOWN);
     let count = match left_out {
+        0 if runs.len() == 1 => "1 run".to_owned(),
         0 => format!("{} runs", runs.len()),
         _ => format!("the last {SHOWN} of {} runs", runs.len()),
     };

@@ -2,9 +2,12 @@
 
 mod advice;
 mod arms;
+mod attribution;
+mod ci;
 mod csv;
 mod document;
 mod folder;
+mod history;
 mod html;
 mod sample;
 mod terminal;

@@ -37,9 +37,10 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8, CliError> {
     let written: Vec<String> =
         [&args.csv, &args.plot].into_iter().flatten().map(|file| format!(" · wrote {}", file.display())).collect();
     print(&format!(
-        "{}\n{} runs in {}{}\n",
+        "{}\n{} run{} in {}{}\n",
         history_terminal(&runs, style()),
         runs.len(),
+        if runs.len() == 1 { "" } else { "s" },
         path.display(),
         written.concat()
     ));

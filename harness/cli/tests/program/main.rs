@@ -7,12 +7,15 @@ mod audit;
 mod bad_inputs;
 mod cache;
 mod check;
+mod ci_outputs;
 mod diagnose;
+mod durability;
 mod encoder;
 #[expect(dead_code, reason = "the writer of the references' tests, of which this needs little")]
 #[path = "../../../../references/tests/common/gguf.rs"]
 mod gguf;
 mod gguf_files;
+mod history;
 mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
