@@ -6,20 +6,26 @@
 mod activations;
 mod advice;
 mod arms;
+mod attribution;
 mod axes;
 mod curves;
 mod diagnosis;
 mod heatmap;
+mod history;
 mod page;
 mod plot;
 mod scope;
 mod sweep;
 
-use fidelity_verdict::{ActivationProfile, Advice, Cell, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Cell, PastRun, Verdict};
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
 use serde::Serialize;
 
-use self::{activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, page::Page, sweep::SweepPage};
+pub(crate) use self::page::symbol;
+use self::{
+    activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, history::HistoryPage, page::Page,
+    sweep::SweepPage,
+};
 use crate::{ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
@@ -27,7 +33,23 @@ use crate::{ReportError, arms::ArmReports};
 /// # Errors
 /// The template does not fit its data or a chart cannot be drawn: a fault of ours.
 pub fn html(verdict: &Verdict, reproduce: &str) -> Result<String, ReportError> {
-    render("report.html", Page::of(verdict, reproduce)?)
+    html_with_past(verdict, reproduce, &[])
+}
+
+/// The same with the run among those of the same checkpoint and arm before it, the run itself the last of them.
+///
+/// # Errors
+/// The template does not fit its data or a chart cannot be drawn: a fault of ours.
+pub fn html_with_past(verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<String, ReportError> {
+    render("report.html", Page::of(verdict, reproduce, past)?)
+}
+
+/// Runs over time on a page of their own: a curve for every checkpoint and arm.
+///
+/// # Errors
+/// The template does not fit its data or a chart cannot be drawn: a fault of ours.
+pub fn history_html(runs: &[PastRun]) -> Result<String, ReportError> {
+    render("history.html", HistoryPage::of(runs)?)
 }
 
 /// The page of several arms, which links to the page of each.
@@ -69,6 +91,8 @@ fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     environment.add_template("report.html", include_str!("../templates/report.html"))?;
     environment.add_template("activations.html", include_str!("../templates/activations.html"))?;
     environment.add_template("advise.html", include_str!("../templates/advise.html"))?;
+    environment.add_template("history.html", include_str!("../templates/history.html"))?;
+    environment.add_template("past.html", include_str!("../templates/past.html"))?;
     environment.add_template("arms.html", include_str!("../templates/arms.html"))?;
     environment.add_template("sweep.html", include_str!("../templates/sweep.html"))?;
     Ok(environment.get_template(template)?.render(Serde(page))?)

@@ -32,6 +32,7 @@ pub(crate) fn on_device(arm: &Arm) -> Option<String> {
     let facts = [
         ("hef_sha256", "HEF"),
         ("audit", "audit"),
+        ("dfc", "DFC"),
         ("hailort", "HailoRT"),
         ("firmware", "firmware"),
         ("driver", "driver"),

@@ -6,6 +6,7 @@
 mod activations;
 mod advice;
 mod advice_csv;
+mod annotations;
 mod arms;
 mod bisection;
 mod csv;
@@ -14,11 +15,14 @@ mod explanation;
 mod forging;
 mod gate;
 mod generated;
+mod history;
 mod html;
 mod identity;
 mod json;
 mod judged;
+mod junit;
 mod layers;
+mod markdown;
 mod numbers;
 mod self_test;
 mod sweep_csv;
@@ -31,7 +35,7 @@ use std::{
 };
 
 use fidelity_trace::write_atomically;
-use fidelity_verdict::{ActivationProfile, Advice, Cell, Gate, Verdict};
+use fidelity_verdict::{ActivationProfile, Advice, Cell, Gate, PastRun, Verdict};
 
 pub use crate::{
     activations::{
@@ -40,14 +44,18 @@ pub use crate::{
     },
     advice::{advice_line, advice_terminal},
     advice_csv::{advice_kinds_csv, advice_sites_csv, advice_steps_csv},
+    annotations::{annotations, without_commands},
     arms::{ArmReports, arm_folders},
     bisection::{bisection_line, bisection_terminal},
     csv::{arms_csv, layers_csv, positions_csv},
     explanation::{explanation_line, explanation_terminal},
     forging::{forging_line, forging_terminal},
     gate::{gate_line, gate_markdown, gate_terminal},
-    html::{activations_html, advice_html, arms_html, html, sweep_html},
+    history::{history_csv, history_terminal},
+    html::{activations_html, advice_html, arms_html, history_html, html, html_with_past, sweep_html},
     json::json,
+    junit::junit,
+    markdown::markdown,
     numbers::magnitude,
     self_test::{self_test_markdown, self_test_text},
     sweep_csv::sweep_csv,
@@ -75,6 +83,12 @@ pub enum ReportError {
     /// The page template does not fit its data: a fault of ours.
     #[error("cannot fill the page: {0}")]
     Template(#[from] minijinja::Error),
+    /// The document for CI systems does not form: a fault of ours.
+    #[error("cannot write JUnit XML: {reason}")]
+    Junit {
+        /// What the library says.
+        reason: String,
+    },
     /// A chart cannot be drawn: a fault of ours.
     #[error("cannot draw the chart `{chart}`: {reason}")]
     Chart {
@@ -85,17 +99,36 @@ pub enum ReportError {
     },
 }
 
-/// Writes `verdict.json`, `positions.csv`, `layers.csv` and `report.html` into `folder`, which is created if needed.
-/// `reproduce` is the command line shown as the way to repeat the run.
+/// Writes `verdict.json` and everything that is made of it into `folder`, which is created if needed. `reproduce` is the command
+/// line shown as the way to repeat the run.
 ///
 /// # Errors
 /// A report cannot be made, or the file system says no.
 pub fn write_all(folder: &Path, verdict: &Verdict, reproduce: &str) -> Result<(), ReportError> {
+    write_verdict(folder, verdict)?;
+    write_reports(folder, verdict, reproduce, &[])
+}
+
+/// Writes `verdict.json` alone into `folder`, which is created if needed.
+///
+/// # Errors
+/// It cannot be made, or the file system says no.
+pub fn write_verdict(folder: &Path, verdict: &Verdict) -> Result<(), ReportError> {
+    write(folder, [("verdict.json", json(verdict)?)])
+}
+
+/// Writes what is made of a verdict: `positions.csv`, `layers.csv`, `junit.xml`, `summary.md` and `report.html`, which shows the
+/// run among those of the same checkpoint and arm before it, `past`, the run itself the last of them.
+///
+/// # Errors
+/// A report cannot be made, or the file system says no.
+pub fn write_reports(folder: &Path, verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<(), ReportError> {
     let files = [
-        ("verdict.json", json(verdict)?),
         ("positions.csv", positions_csv(verdict)),
         ("layers.csv", layers_csv(verdict)),
-        ("report.html", html(verdict, reproduce)?),
+        ("junit.xml", junit(verdict)?),
+        ("summary.md", markdown(verdict, reproduce)),
+        ("report.html", html_with_past(verdict, reproduce, past)?),
     ];
     write(folder, files)
 }

@@ -3,6 +3,7 @@
 mod arms;
 mod diagnosis;
 mod generated;
+mod history;
 mod layers;
 mod plain;
 mod scopes;
@@ -21,6 +22,7 @@ use crate::{
     text::{printable, wrapped},
 };
 
+pub(crate) use self::history::history_tables;
 pub use self::{
     arms::{arms_line, arms_terminal},
     sweep::{sweep_line, sweep_terminal},

@@ -17,10 +17,10 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-/// Zero-width, separator, bidirectional and tag characters.
+/// Zero-width, separator, bidirectional and tag characters, and what is no character at all, which XML cannot write.
 fn steers_layout(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Columns the text takes in a terminal.

@@ -280,6 +280,7 @@ impl Subject for HailoArm {
             "hef_sha256": sha256,
             "audit": audit,
             "architecture": device.architecture,
+            "dfc": self.audit["hef"]["compiler"]["version_text"],
             "firmware": device.firmware,
             "hailort": versions.library,
             "driver": driver,

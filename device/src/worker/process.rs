@@ -28,6 +28,10 @@ const AHEAD: usize = 4;
 /// Serves requests on the standard streams until they end. `library` makes the library, if there is one, in the thread that
 /// calls it.
 pub fn run(library: fn() -> Option<Box<dyn Library>>) -> ExitCode {
+    // Ctrl-C reaches all processes of a terminal. The one that started this decides what becomes of the step; its end ends this.
+    if let Err(error) = SigSet::from_iter([Signal::SIGINT]).thread_block() {
+        return told(&format!("cannot block SIGINT: {error}"));
+    }
     let output = match frames_only() {
         Ok(output) => output,
         Err(error) => return told(&format!("cannot set up the standard streams: {error}")),

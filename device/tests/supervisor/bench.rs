@@ -106,6 +106,7 @@ impl Bench {
             new_tokens: 4,
             continuations: Some(&continuations),
             on_prompt: &|_| {},
+            stop: &|| false,
         };
         let writer = TraceWriter::open(&self.path(folder), manifest, resume).expect("opens");
         record(arm, &recording, writer).expect("writes");

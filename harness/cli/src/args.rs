@@ -66,6 +66,10 @@ pub(crate) enum Command {
     Cache(CacheArgs),
     /// Look at what a run on a device needs, and say how to mend what is missing.
     Doctor(DoctorArgs),
+    /// Show the runs of the past: how each came out, and what changed between them.
+    History(HistoryArgs),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(CompletionsArgs),
     /// Own a device and answer `fidelity` over the standard streams.
     #[cfg(feature = "hailo")]
     #[command(hide = true)]
@@ -264,6 +268,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["fault", "shard"])]
     #[expect(clippy::option_option, reason = "not asked for, asked for, asked for with a file")]
     pub(crate) gate: Option<Option<PathBuf>>,
+    /// The history that the run is appended to; `none` for no history [default: runs/history.db].
+    #[arg(long, value_name = "FILE|none", env = "FIDELITY_HISTORY")]
+    pub(crate) history: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -764,4 +771,30 @@ pub(crate) struct DoctorArgs {
     /// Print only the last line.
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// The runs of this checkpoint alone.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) checkpoint: Option<String>,
+    /// The last N runs alone.
+    #[arg(long, value_name = "N")]
+    pub(crate) last: Option<NonZeroUsize>,
+    /// Write every number as CSV; `-` for standard output, and nothing else there.
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the curves as a page.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) plot: Option<PathBuf>,
+    /// The history to read [default: runs/history.db].
+    #[arg(long, value_name = "FILE", env = "FIDELITY_HISTORY")]
+    pub(crate) history: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
 }

@@ -6,14 +6,15 @@ use fidelity_diagnose::Numerics;
 use fidelity_emulator::{CalibrationSet, Distribution, Emulator, LayerNames, Plan, Recipe};
 use fidelity_references::{Decoder, Reference};
 use fidelity_trace::{
-    FirstPosition, Intervention, Manifest, Recording, Scope, Subject, Trace, TraceWriter, hex, record,
+    FirstPosition, Intervention, Manifest, Recorded, Recording, Scope, Subject, Trace, TraceWriter, hex, record,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    args::ArmArgs, error::CliError, inputs::Inputs, progress::Progress, reference_cache, resources, resources::Resource,
+    args::ArmArgs, error::CliError, inputs::Inputs, interrupt, progress::Progress, reference_cache, resources,
+    resources::Resource,
 };
 
 const DEFAULT_RECIPE: &str = "a16w8";
@@ -284,9 +285,13 @@ fn record_subject(
         new_tokens: inputs.new_tokens,
         continuations,
         on_prompt: &|done| bar.set_position(done as u64),
+        stop: &interrupt::asked,
     };
-    record(subject, &recording, writer)?;
+    let recorded = record(subject, &recording, writer)?;
     bar.finish_and_clear();
+    if recorded == Recorded::Stopped {
+        return Err(interrupt::interrupted());
+    }
     Ok(Trace::open(target.folder)?)
 }
 

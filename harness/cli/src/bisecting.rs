@@ -189,6 +189,7 @@ impl<'a> Bench<'a> {
             shard: None,
             command: None,
             gate: None,
+            history: Some("none".into()),
         })
     }
 

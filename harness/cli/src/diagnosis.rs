@@ -7,7 +7,7 @@ use fidelity_emulator::Emulator;
 use fidelity_trace::{BosConvention, CheckpointRow, Scope, Site, Trace};
 use fidelity_verdict::{Diagnosis, ExitCode, Outcome, Verdict};
 
-use crate::{error::CliError, inputs::Inputs, progress::Progress, replay::is_of, resources};
+use crate::{error::CliError, inputs::Inputs, interrupt, progress::Progress, replay::is_of, resources};
 
 /// The scopes that faults are predicted in.
 const DIAGNOSED: [Scope; 3] = [Scope::Base, Scope::Prefill, Scope::Tbt];
@@ -81,7 +81,10 @@ impl Patient<'_> {
             bos: self.bos()?,
             first_bad_site: verdict.first_bad_site(),
         };
-        Ok(diagnose(&question, self.device, &scopes, &|line| self.progress.say(line))?)
+        Ok(diagnose(&question, self.device, &scopes, &|line| {
+            interrupt::leave_if_asked();
+            self.progress.say(line);
+        })?)
     }
 
     /// How BOS is put before texts: as the row says that was asked for, else the one that the trace says it is of.

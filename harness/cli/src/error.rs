@@ -6,6 +6,7 @@ use fidelity_compare::GateError;
 use fidelity_device::{hef::HefError, import::ImportError, supervisor::Failure};
 use fidelity_diagnose::{AdviseError, DiagnoseError, ForgeError, ResultsError};
 use fidelity_emulator::{EmulatorError, LayerNamesError, RecipeError};
+use fidelity_history::HistoryError;
 use fidelity_references::{CheckpointError, HubError};
 use fidelity_reports::ReportError;
 use fidelity_trace::{FaultError, PromptError, RegistryError, Scope, TapsError, TraceError, WriteError};
@@ -193,6 +194,14 @@ pub(crate) enum CliError {
     NoCacheFolder,
     #[error("no prompt could be computed; the first failed with: {0}")]
     EveryPromptFailed(String),
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error("--history none: there is nothing to show; name a file")]
+    NoHistory,
+    #[error("{path} holds no run of `{checkpoint}`; `fidelity history` without --checkpoint shows all")]
+    NotInHistory { path: PathBuf, checkpoint: String },
+    #[error("interrupted{}", kept.as_ref().map_or_else(String::new, |kept| format!("; what is finished is kept: the same command with --out {} --resume goes on", kept.display())))]
+    Interrupted { kept: Option<PathBuf> },
 }
 
 /// What an advice ends with is what its parts end with.
@@ -267,6 +276,8 @@ impl CliError {
             | Self::CheckpointTwice(_)
             | Self::SweepDevice(_)
             | Self::SweepHef(_)
+            | Self::NoHistory
+            | Self::NotInHistory { .. }
             | Self::NoContinuation { .. }
             | Self::BisectReplay { .. }
             | Self::BisectEncoder
@@ -280,6 +291,8 @@ impl CliError {
             Self::ShardsMissing { .. } | Self::NotCompiled { .. } => ExitCode::Inconclusive,
             Self::Advise(_) => ExitCode::Device,
             Self::Forge(error) => of_forge(error),
+            Self::Interrupted { .. } => ExitCode::Interrupted,
+            Self::History(error) => of_history(error),
             Self::Hub(error) => of_hub(error),
             Self::Hailo(failure) => of_device(failure),
             Self::Write(error) | Self::Import(ImportError::Write(error)) => of_write(error),
@@ -319,6 +332,16 @@ const fn of_write(error: &WriteError) -> ExitCode {
     match error {
         WriteError::Exists { .. } | WriteError::Different { .. } | WriteError::Unreadable(_) => ExitCode::Usage,
         WriteError::Io { .. } | WriteError::Layout { .. } => ExitCode::Device,
+    }
+}
+
+const fn of_history(error: &HistoryError) -> ExitCode {
+    match error {
+        HistoryError::Absent { .. }
+        | HistoryError::Newer { .. }
+        | HistoryError::Foreign { .. }
+        | HistoryError::Damaged { .. } => ExitCode::Usage,
+        HistoryError::Folder { .. } | HistoryError::Locked { .. } | HistoryError::Sqlite { .. } => ExitCode::Device,
     }
 }
 

@@ -13,8 +13,11 @@ mod doctor;
 mod error;
 mod forge_steps;
 mod gating;
+mod github;
 mod hailo;
+mod history;
 mod inputs;
+mod interrupt;
 mod join;
 mod judge;
 mod output;
@@ -37,6 +40,7 @@ use args::{Arguments, Command};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     threads::one_pool(&arguments.command);
+    interrupt::listen(&arguments.command);
     let outcome = match &arguments.command {
         Command::Run(run) => commands::run::run(run),
         Command::Reference(reference) if reference.check => commands::check::check(reference),
@@ -60,11 +64,13 @@ fn main() -> ExitCode {
         Command::List(list) => commands::list::list(list),
         Command::Cache(cache) => commands::cache::cache(cache),
         Command::Doctor(args) => commands::doctor::doctor(args),
+        Command::History(args) => commands::history::history(args),
+        Command::Completions(args) => commands::completions::completions(args),
         #[cfg(feature = "hailo")]
         Command::Worker => return fidelity_device::worker::run(|| Some(Box::new(fidelity_device::hailo::HailoRt))),
     };
     match outcome {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(output::exit_code(interrupt::exit_code(code))),
         Err(error) => {
             output::complain(&error);
             ExitCode::from(error.exit_code().code())

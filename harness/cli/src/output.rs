@@ -1,18 +1,19 @@
 //! The only place that writes to standard output and standard error.
 
 use std::{
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{ErrorKind, IsTerminal, Write, stderr, stdout},
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use fidelity_reports::{
-    ArmReports, Style, arms_line, arms_terminal, diagnosis_line, gate_line, gate_terminal, printable, terminal,
-    verdict_line,
+    ArmReports, Style, annotations, arms_line, arms_terminal, diagnosis_line, gate_line, gate_terminal, printable,
+    terminal, verdict_line, without_commands,
 };
-use fidelity_verdict::{Gate, Verdict};
+use fidelity_verdict::{ExitCode, Gate, Verdict};
 
-use crate::{error::CliError, recipe_text};
+use crate::{error::CliError, github, recipe_text};
 
 /// How a verdict is said.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,9 @@ pub(crate) fn say_diagnosis(verdict: &Verdict, form: Form, wall_time: Option<Dur
 }
 
 fn say(verdict: &Verdict, form: Form, line: &str) {
+    if github::is_reading() && !matches!(form, Form::Json) {
+        emit(&annotations(verdict));
+    }
     let text = match form {
         Form::Json => verdict.to_json().unwrap_or_default(),
         Form::Line => format!("{line}\n"),
@@ -82,12 +86,40 @@ fn wants_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Writes to standard output; a reader that went away is no error of ours.
+/// Something could not be written to standard output.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to standard output what is for people, or JSON.
 pub(crate) fn print(text: &str) {
-    let _ = stdout().lock().write_all(text.as_bytes());
+    let is_json = text.starts_with(['{', '[']);
+    match github::is_reading() && !is_json {
+        true => emit(&without_commands(text)),
+        false => emit(text),
+    }
+}
+
+/// Writes to standard output as it is. A reader that went away is no error of ours; a full disk is one.
+pub(crate) fn emit(text: &str) {
+    let mut output = stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            LOST.store(true, Ordering::Relaxed);
+            warn(&format!("cannot write to standard output: {error}"));
+        }
+        _ => {}
+    }
+}
+
+/// What the program exits with: a pass that could not be told is none.
+pub(crate) fn exit_code(code: u8) -> u8 {
+    match LOST.load(Ordering::Relaxed) && code == ExitCode::Pass.code() {
+        true => ExitCode::Device.code(),
+        false => code,
+    }
 }
 
 pub(crate) fn narrate(text: &str) {
+    let text = if github::is_reading() { without_commands(text) } else { text.to_owned() };
     let _ = writeln!(stderr().lock(), "{text}");
 }
 
@@ -97,6 +129,7 @@ pub(crate) fn warn(text: &str) {
 
 pub(crate) fn complain(error: &CliError) {
     match error {
+        CliError::Interrupted { .. } => narrate(&error.to_string()),
         CliError::Recipe(error) => narrate(&recipe_text::drawn(error, stderr().is_terminal() && wants_colour())),
         CliError::Gate(error) => {
             // Names of prompts and devices are anyone's.

@@ -23,6 +23,7 @@ pub(crate) fn one_pool(command: &Command) {
         Command::Gate(gate) => gate.run.is_none(),
         Command::Audit(_) | Command::Cache(_) | Command::Compare(_) | Command::Import(_) => false,
         Command::Attribute(_) | Command::List(_) | Command::Report(_) | Command::Doctor(_) | Command::Bless(_) => false,
+        Command::History(_) | Command::Completions(_) => false,
         #[cfg(feature = "hailo")]
         Command::Worker => false,
     };

@@ -33,7 +33,7 @@ pub use names::nearest;
 pub use parallel::in_parallel;
 pub use prompts::{Prompt, PromptError, parse_prompts, prompts_from_texts};
 pub use read::{PromptTrace, ScopeTrace, Trace, TraceError};
-pub use record::{Recording, record};
+pub use record::{Recorded, Recording, record};
 pub use registry::{BosConvention, CheckpointRow, Known, Registry, RegistryError, Source, ThresholdOverrides};
 pub use scope::Scope;
 pub use site::{BlockSite, Site, UnknownSite};

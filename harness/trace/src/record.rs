@@ -14,6 +14,17 @@ pub struct Recording<'a> {
     pub continuations: Option<&'a [Vec<u32>]>,
     /// Called when prompts are done, with the number done so far.
     pub on_prompt: &'a dyn Fn(usize),
+    /// Asked before prompts are computed; once it says so, no more are, and the trace can be gone on with.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// How a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Every prompt was tried.
+    Complete,
+    /// It was asked to stop before that.
+    Stopped,
 }
 
 /// Runs every prompt of `writer`'s manifest that is not done yet and completes the trace. Prompts that fail are recorded as
@@ -24,18 +35,26 @@ pub struct Recording<'a> {
 ///
 /// # Errors
 /// The trace cannot be written.
-pub fn record(subject: &impl Subject, recording: &Recording<'_>, mut writer: TraceWriter) -> Result<(), WriteError> {
+pub fn record(
+    subject: &impl Subject,
+    recording: &Recording<'_>,
+    mut writer: TraceWriter,
+) -> Result<Recorded, WriteError> {
     let prompts = &writer.manifest().prompts;
     let indices: Vec<usize> = (0..prompts.len()).collect();
     let missing = |group: &&[usize]| group.iter().any(|index| prompts[*index].status != Status::Ok);
     let groups: Vec<&[usize]> = indices.chunks(subject.together().max(1)).filter(missing).collect();
     let mut done = prompts.len() - groups.iter().map(|group| group.len()).sum::<usize>();
     for group in groups {
+        if (recording.stop)() {
+            return Ok(Recorded::Stopped);
+        }
         record_group(subject, recording, &mut writer, group)?;
         done += group.len();
         (recording.on_prompt)(done);
     }
-    writer.complete()
+    writer.complete()?;
+    Ok(Recorded::Complete)
 }
 
 fn record_group(

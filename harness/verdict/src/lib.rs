@@ -17,6 +17,7 @@ mod forging;
 mod gate;
 mod gate_settings;
 mod outcome;
+mod past;
 mod results;
 mod self_test;
 mod sweep;
@@ -52,6 +53,7 @@ pub use gate::{
 };
 pub use gate_settings::{DEFAULT_GATE, GateSettings};
 pub use outcome::{Agreement, Outcome};
+pub use past::{PastEstimate, PastRun, PastScope};
 pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
 };

@@ -27,6 +27,12 @@ impl Outcome {
             Self::Broken => "broken",
         }
     }
+
+    /// The outcome of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Faithful, Self::Inconclusive, Self::Degraded, Self::Broken].into_iter().find(|it| it.name() == name)
+    }
 }
 
 impl std::fmt::Display for Outcome {

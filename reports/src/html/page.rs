@@ -1,12 +1,14 @@
 //! What the template shows, already in words.
 
 use fidelity_trace::Status;
-use fidelity_verdict::{ArmIdentity, Outcome, Verdict};
+use fidelity_verdict::{ArmIdentity, Outcome, PastRun, Verdict};
 use serde::Serialize;
 
 use super::{
+    attribution::AttributionView,
     diagnosis::DiagnosisView,
     heatmap::{Swatch, legend},
+    history::SeriesView,
     scope::ScopeView,
 };
 use crate::{
@@ -38,6 +40,7 @@ pub(super) struct Page {
     arms: [ArmView; 2],
     injected: Vec<String>,
     diagnosis: Option<DiagnosisView>,
+    attribution: Option<AttributionView>,
     scopes: Vec<ScopeView>,
     generated: Option<GeneratedView>,
     legend: Vec<Swatch>,
@@ -48,6 +51,7 @@ pub(super) struct Page {
     checkpoint_facts: Vec<Fact>,
     prompts: Vec<PromptView>,
     prompts_left_out: usize,
+    past: Option<SeriesView>,
     reproduce: String,
 }
 
@@ -96,7 +100,7 @@ struct PromptView {
 }
 
 impl Page {
-    pub(super) fn of(verdict: &Verdict, reproduce: &str) -> Result<Self, ReportError> {
+    pub(super) fn of(verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<Self, ReportError> {
         let arms = &verdict.arms;
         let injected =
             arms.reference.deviations.iter().chain(&arms.device.deviations).filter(|applied| is_injected(applied));
@@ -113,6 +117,7 @@ impl Page {
             arms: [ArmView::of("reference", &arms.reference), ArmView::of("device", &arms.device)],
             injected: injected.map(deviation).collect(),
             diagnosis: DiagnosisView::of(verdict),
+            attribution: verdict.attribution.as_ref().map(AttributionView::of),
             scopes: scopes.collect::<Result<_, _>>()?,
             generated: generated_view(verdict),
             legend: legend(),
@@ -123,13 +128,15 @@ impl Page {
             checkpoint_facts: checkpoint_facts(verdict),
             prompts: prompts(verdict),
             prompts_left_out: verdict.prompts.len().saturating_sub(PROMPTS_LISTED),
+            // One run is no history.
+            past: (past.len() > 1).then(|| SeriesView::of(&past.iter().collect::<Vec<_>>())).transpose()?,
             reproduce: printable(reproduce),
         })
     }
 }
 
 /// A sign that tells verdicts apart without colour.
-pub(super) const fn symbol(outcome: Outcome) -> &'static str {
+pub(crate) const fn symbol(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Faithful => "✓",
         Outcome::Inconclusive => "?",

@@ -15,7 +15,7 @@ fn a_folder_holds_every_file_and_the_verdict_reads_back() {
         .map(|entry| entry.expect("read").file_name().into_string().expect("UTF-8"))
         .collect();
     names.sort();
-    assert_eq!(names, ["layers.csv", "positions.csv", "report.html", "verdict.json"]);
+    assert_eq!(names, ["junit.xml", "layers.csv", "positions.csv", "report.html", "summary.md", "verdict.json"]);
     let text = std::fs::read_to_string(run.join("verdict.json")).expect("read");
     assert_eq!(Verdict::parse(&text, "verdict.json").expect("valid"), broken());
 }

@@ -2,10 +2,13 @@
 
 mod advice;
 mod arms;
+mod attribution;
+mod ci;
 mod csv;
 mod document;
 mod folder;
 mod gate;
+mod history;
 mod html;
 mod sample;
 mod terminal;

@@ -51,6 +51,7 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         shard: None,
         command: None,
         gate: None,
+        history: Some("none".into()),
     };
     Ok(replay(&run, &args.trace, &stored, Purpose::Diagnosis)?.say(&run, Purpose::Diagnosis))
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use fidelity_diagnose::Numerics;
 use fidelity_references::Reference;
-use fidelity_reports::write_all;
+use fidelity_reports::{write_reports, write_verdict};
 use fidelity_trace::{CheckpointRow, Scope, Status, Trace};
 use fidelity_verdict::Verdict;
 use serde_json::{Map, Value};
@@ -17,9 +17,11 @@ use crate::{
     device::Device,
     diagnosis::{Patient, Purpose},
     error::CliError,
-    gating,
+    gating, github,
     hailo::Hailo,
+    history,
     inputs::Inputs,
+    interrupt,
     judge::{Helpers, judge},
     output::{Form, say_diagnosis, say_verdict},
     progress::Progress,
@@ -100,6 +102,7 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     let scopes = reference_scopes(&inputs.scopes);
     let ours = record_reference(&reference, None, &inputs, &target(&ours, &scopes), &progress)?;
     refuse_total_failure(&ours)?;
+    interrupt::check()?;
     progress.say("calibrating");
     let emulator = plan.emulator(&inputs, reference.decoder())?;
     let its = record_emulator(&emulator, &own_continuations(&ours), &inputs, &target(&its, &inputs.scopes), &progress)?;
@@ -136,6 +139,7 @@ impl Emulated<'_> {
         let Self { inputs, plan, reference, ours, its } = *self;
         let mut verdict = judge(ours, its, &helpers(inputs, reference, inputs.row.as_ref()))?;
         if purpose.asks(&mut verdict) {
+            interrupt::check()?;
             let own = plan.recipe().map(|_| plan.without_faults(inputs, reference.decoder())).transpose()?;
             let numerics = plan.numerics(own.as_ref());
             Patient { inputs, device: its, numerics, progress }.diagnose(&mut verdict, purpose)?;
@@ -210,6 +214,7 @@ impl Judged<'_> {
         let attributed = self.plan.as_ref().map(|plan| self.beside.attribute(plan, &target, verdict)).transpose()?;
         self.traces.extend(attributed.is_some().then_some("emulator"));
         if purpose.asks(verdict) {
+            interrupt::check()?;
             let numerics = self.plan.as_ref().map_or(Numerics::Unknown, |plan| plan.numerics(attributed.as_ref()));
             Patient { inputs, device: its, numerics, progress }.diagnose(verdict, purpose)?;
         }
@@ -241,12 +246,15 @@ fn finish(
     its: &Trace,
     args: &RunArgs,
 ) -> Result<Ran, CliError> {
+    write_verdict(folder.path(), &verdict)?;
+    let occasion = folder.describe_run(&inputs.prompts_origin, args.output.resume)?;
+    let past = history::append(args.history.as_deref(), &verdict, occasion);
     let command = args.command.clone().unwrap_or_else(command_line);
-    write_all(folder.path(), &verdict, &command)?;
+    write_reports(folder.path(), &verdict, &command, &past)?;
+    github::summarise(&verdict);
     if args.discard_traces {
         traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
     }
-    folder.describe(&inputs.prompts_origin)?;
     Ok(Ran { verdict, folder, environment: its.manifest().environment.clone() })
 }
 

@@ -8,7 +8,7 @@ use std::{
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Crate and what of ours it may use, as docs/ARCHITECTURE.md says. A new edge changes both.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("fidelity-trace", &[]),
     ("fidelity-verdict", &["fidelity-trace"]),
     ("fidelity-device", &["fidelity-hailort-sys", "fidelity-trace"]),
@@ -22,6 +22,7 @@ const EDGES: [(&str, &[&str]); 13] = [
         "fidelity-diagnose",
         &["fidelity-compare", "fidelity-emulator", "fidelity-references", "fidelity-trace", "fidelity-verdict"],
     ),
+    ("fidelity-history", &["fidelity-trace", "fidelity-verdict"]),
     ("fidelity-reports", &["fidelity-trace", "fidelity-verdict"]),
     (
         "fidelity",
@@ -30,6 +31,7 @@ const EDGES: [(&str, &[&str]); 13] = [
             "fidelity-device",
             "fidelity-diagnose",
             "fidelity-emulator",
+            "fidelity-history",
             "fidelity-references",
             "fidelity-reports",
             "fidelity-trace",
@@ -40,13 +42,14 @@ const EDGES: [(&str, &[&str]); 13] = [
 ];
 
 /// Crates that must stay free of tensors.
-const WITHOUT_CANDLE: [&str; 7] = [
+const WITHOUT_CANDLE: [&str; 8] = [
     "fidelity-trace",
     "fidelity-verdict",
     "fidelity-device",
     "fidelity-hailort-sys",
     "fidelity-mock-soc",
     "fidelity-compare",
+    "fidelity-history",
     "fidelity-reports",
 ];
 

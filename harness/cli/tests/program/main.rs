@@ -9,7 +9,9 @@ mod bad_inputs;
 mod bisect;
 mod cache;
 mod check;
+mod ci_outputs;
 mod diagnose;
+mod durability;
 mod encoder;
 mod forge;
 mod gate;
@@ -17,6 +19,7 @@ mod gate;
 #[path = "../../../../references/tests/common/gguf.rs"]
 mod gguf;
 mod gguf_files;
+mod history;
 mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;

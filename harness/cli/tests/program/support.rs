@@ -31,11 +31,20 @@ impl Desk {
 
     /// Runs `fidelity` here, with no Hub in reach and none of the user's settings.
     pub(crate) fn fidelity(&self, arguments: &[&str]) -> Answer {
-        self.fidelity_with("http://127.0.0.1:9", arguments)
+        self.fidelity_in(&[], arguments)
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) fn fidelity_in(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
+        self.call("http://127.0.0.1:9", variables, arguments)
     }
 
     /// The same with a Hub.
     pub(crate) fn fidelity_with(&self, endpoint: &str, arguments: &[&str]) -> Answer {
+        self.call(endpoint, &[], arguments)
+    }
+
+    fn call(&self, endpoint: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fidelity"));
         command
             .current_dir(self.0.path())
@@ -43,9 +52,19 @@ impl Desk {
             .env("HF_ENDPOINT", endpoint)
             .env("FIDELITY_CACHE", self.path("cache"))
             .args(arguments);
-        for variable in ["FIDELITY_DEVICE", "HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE", "SSL_CERT_FILE"] {
+        for variable in [
+            "GITHUB_ACTIONS",
+            "GITHUB_STEP_SUMMARY",
+            "FIDELITY_DEVICE",
+            "FIDELITY_HISTORY",
+            "HF_HUB_CACHE",
+            "HF_TOKEN",
+            "HF_HUB_OFFLINE",
+            "SSL_CERT_FILE",
+        ] {
             command.env_remove(variable);
         }
+        command.envs(variables.iter().copied());
         let Output { status, stdout, stderr } = command.output().expect("starts");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Answer { code: status.code(), stdout: text(stdout), stderr: text(stderr) }

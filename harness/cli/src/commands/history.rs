@@ -1,0 +1,56 @@
+//! `fidelity history`: runs over time.
+
+use std::path::Path;
+
+use fidelity_history::History;
+use fidelity_reports::{history_csv, history_html, history_terminal};
+use fidelity_trace::write_atomically;
+
+use crate::{
+    args::HistoryArgs,
+    error::CliError,
+    history::place,
+    output::{emit, print, style},
+};
+
+pub(crate) fn history(args: &HistoryArgs) -> Result<u8, CliError> {
+    let path = place(args.history.as_deref()).ok_or(CliError::NoHistory)?;
+    let mut runs = History::existing(&path)?.runs(args.checkpoint.as_deref())?;
+    if runs.is_empty() {
+        let checkpoint = args.checkpoint.clone().unwrap_or_default();
+        return Err(CliError::NotInHistory { path, checkpoint });
+    }
+    if let Some(last) = args.last {
+        runs = runs.split_off(runs.len().saturating_sub(last.get()));
+    }
+    if let Some(file) = &args.plot {
+        write(file, &history_html(&runs)?)?;
+    }
+    match &args.csv {
+        Some(file) if file.as_os_str() == "-" => {
+            emit(&history_csv(&runs));
+            return Ok(0);
+        }
+        Some(file) => write(file, &history_csv(&runs))?,
+        None => {}
+    }
+    let written: Vec<String> =
+        [&args.csv, &args.plot].into_iter().flatten().map(|file| format!(" · wrote {}", file.display())).collect();
+    print(&format!(
+        "{}\n{} run{} in {}{}\n",
+        history_terminal(&runs, style()),
+        runs.len(),
+        if runs.len() == 1 { "" } else { "s" },
+        path.display(),
+        written.concat()
+    ));
+    Ok(0)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    write_atomically(path, text.as_bytes()).map_err(|source| CliError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
