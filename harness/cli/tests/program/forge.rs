@@ -75,7 +75,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         (vec!["--tie"], "already"),
         (vec!["--ladder", "hidden=1..2"], "only more channels"),
         (vec!["--ladder", "width=1..2"], "expected AXIS"),
-        (vec!["--widen", "999999999999"], "more than the"),
+        (vec!["--widen", "999999999992"], "more than the"),
     ];
     for (steps, said) in wrong {
         let answer = desk.fidelity(&[&["forge", "--out", "out"], steps.as_slice()].concat());

@@ -29,6 +29,18 @@ impl Transformation for Widen {
         if to == from {
             return Ok(draft);
         }
+        let heads = draft.architecture.query_heads;
+        if draft.architecture.model_type == "llama" && !to.is_multiple_of(heads) {
+            let below = to / heads * heads;
+            return Err(refused(
+                self,
+                format!(
+                    "transformers takes a llama's hidden size as a multiple of its {heads} heads alone, whatever head_dim says; \
+                     {below} or {} is one",
+                    below.saturating_add(heads)
+                ),
+            ));
+        }
         let share = from as f64 / to as f64;
         draft.architecture.hidden = to;
         draft.architecture.norm_eps *= share;
