@@ -289,7 +289,8 @@ mod tests {
     #[test]
     fn a_good_size_beyond_a_bad_one_is_no_threshold() {
         let sizes: Vec<usize> = (1..=8).collect();
-        let bisection = found(&asked(&sizes), |size| reading(if [5, 8].contains(&size) { 0.5 } else { 0.999 }));
+        let bisection =
+            found(&asked(&sizes), |size| reading(if [3, 5, 6, 7, 8].contains(&size) { 0.5 } else { 0.999 }));
         assert_eq!(bisection.finding, Finding::NotMonotone);
         assert_eq!(bisection.first_bad, None);
     }

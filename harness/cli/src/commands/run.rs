@@ -91,11 +91,13 @@ fn emulate(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     let mut inputs = Inputs::gather(&args.checkpoint, &args.prompts, &progress)?;
     let plan = ArmPlan::make(&args.arm, &inputs)?;
     let cut = args.shard.map(|shard| Cut::of(shard, &mut inputs));
-    let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    let folder = || RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name);
     if let Some(cut) = cut.as_ref().filter(|cut| cut.is_empty()) {
-        return cut.finish(folder, &Work::run(args, Some(&plan)), &inputs, Told::default()).map(Ended::Recorded);
+        return cut.finish(folder()?, &Work::run(args, Some(&plan)), &inputs, Told::default()).map(Ended::Recorded);
     }
+    // Weights that cannot be read leave no folder behind.
     let reference = reference(&inputs, true)?;
+    let folder = folder()?;
 
     let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
     let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };
@@ -158,11 +160,12 @@ fn hailo(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
     // What the device can compute was fitted to all prompts, so that every shard has the same settings.
     let cut = args.shard.map(|shard| Cut::of(shard, &mut inputs));
-    let folder = RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name)?;
+    let folder = || RunFolder::create(args.output.out.as_deref(), &inputs.checkpoint.identity().name);
     if let Some(cut) = cut.as_ref().filter(|cut| cut.is_empty()) {
-        return cut.finish(folder, &Work::run(args, plan.as_ref()), &inputs, Told::default()).map(Ended::Recorded);
+        return cut.finish(folder()?, &Work::run(args, plan.as_ref()), &inputs, Told::default()).map(Ended::Recorded);
     }
     let reference = reference(&inputs, true)?;
+    let folder = folder()?;
 
     let (ours, its) = (folder.path().join("reference"), folder.path().join("arm"));
     let target = |folder, scopes| Target { folder, resume: args.output.resume, scopes };

@@ -33,7 +33,8 @@ fn the_block_with_the_fault_is_found_and_the_network_is_good_without_it() {
 #[test]
 fn the_first_head_that_reads_another_key_is_found() {
     let desk = Desk::new();
-    let (answer, bisection) = bisected(&desk, &["--by", "head", "--block", "1", "--fault", "gqa_tile@1"]);
+    let (answer, bisection) =
+        bisected(&desk, &["--by", "head", "--block", "1", "--fault", "gqa_tile@1", "--threshold", "0.99999"]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     // Tiled and repeated, head 0 reads the same key and value head; head 1 does not.
     assert_eq!((&bisection["last_good"], &bisection["first_bad"]), (&1.into(), &2.into()), "{bisection:#}");
@@ -69,7 +70,8 @@ fn the_width_from_which_an_arm_is_wrong_is_found_on_a_ladder() {
     let fine =
         desk.fidelity(&[&["bisect", "--by", "hidden", "--ladder", "ladder", "--out", "out"][..], &SHORT].concat());
     assert_eq!(fine.code, Some(0), "{fine:?}");
-    let (answer, bisection) = bisected(&Desk::new(), &["--by", "block", "--fault", "rope_twice", "--budget", "2"]);
+    let (answer, bisection) =
+        bisected(&Desk::new(), &["--by", "block", "--fault", "rope_twice", "--budget", "2", "--threshold", "0.99999"]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(bisection["measured"].as_array().map(Vec::len), Some(2), "{bisection:#}");
 }

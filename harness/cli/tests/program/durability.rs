@@ -218,12 +218,23 @@ fn a_second_interrupt_ends_it_at_once() {
     whole(&bench.desk.path("out"));
 }
 
+/// The size of the largest file, in bytes.
+fn largest(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("listed"));
+    let size = |entry: fs::DirEntry| {
+        let meta = entry.metadata().expect("there");
+        if meta.is_dir() { largest(&entry.path()) } else { meta.len() }
+    };
+    entries.map(size).max().unwrap_or(0)
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing_half() {
     let bench = Bench::new(&["--no-diagnosis"]);
     let code = bench.finish("unbroken", &[]);
-    // In blocks of 512 bytes: nothing at all, manifests alone, some prompts, everything but the largest files.
-    for blocks in [0, 8, 64, 400] {
+    // In blocks of 512 bytes: nothing at all, manifests alone, some prompts, everything but the largest file.
+    let largest = largest(&bench.desk.path("unbroken")) / 512;
+    for blocks in [0, 8, 64, largest - 1] {
         let out = format!("out{blocks}");
         let desk = bench.desk.path(".");
         let program = env!("CARGO_BIN_EXE_fidelity");
@@ -260,7 +271,7 @@ fn a_verdict_that_cannot_be_told_is_no_pass() {
         eprintln!("not run: there is no /dev/full here");
         return;
     };
-    let bench = Bench::new(&["--no-diagnosis"]);
+    let bench = Bench::new(&["--no-diagnosis", "--recipe", "none"]);
     let status = bench.command("out", &["--json"]).stdout(full).status().expect("starts");
     assert_eq!(status.code(), Some(4));
     assert!(bench.desk.path("out/verdict.json").is_file());
