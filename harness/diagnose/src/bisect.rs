@@ -108,7 +108,10 @@ impl<E> Search<'_, E> {
             match self.at(middle)? {
                 Some(Standing::Good) => good = middle,
                 Some(Standing::Bad) => bad = middle,
-                Some(Standing::Undecided) | None => return Ok(()),
+                // The mean tells where to go on, and no more: between it and what is decided an interval stays.
+                Some(Standing::Undecided) if self.is_rather_good(middle) => good = middle,
+                Some(Standing::Undecided) => bad = middle,
+                None => return Ok(()),
             }
         }
         for beside in [good.checked_sub(1), Some(bad + 1)].into_iter().flatten().filter(|at| *at <= last) {
@@ -130,6 +133,11 @@ impl<E> Search<'_, E> {
             return Ok(self.once(index)?.or(first));
         }
         Ok(first)
+    }
+
+    fn is_rather_good(&self, index: usize) -> bool {
+        let of_size = self.measured.iter().rev().find(|it| it.size == self.asked.sizes[index]);
+        of_size.and_then(|it| it.pearson).is_some_and(|pearson| pearson >= self.asked.threshold)
     }
 
     fn once(&mut self, index: usize) -> Result<Option<Standing>, E> {
@@ -311,7 +319,7 @@ mod tests {
         let sizes: Vec<usize> = (1..=9).collect();
         let bisection = found(&asked(&sizes), |size| reading([0.999, 0.99, 0.5][(size + 1) / 4]));
         assert_eq!(bisection.finding, Finding::Interval);
-        assert_eq!((bisection.last_good, bisection.first_bad), (Some(1), Some(9)));
+        assert_eq!((bisection.last_good, bisection.first_bad), (Some(1), Some(7)));
     }
 
     #[test]
