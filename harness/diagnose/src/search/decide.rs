@@ -45,7 +45,6 @@ const MOST_FLOAT16: f64 = 65_504.0;
 pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis, DiagnoseError> {
     let clean = &found.clean.score;
     let costs = found.clean.recipe_costs;
-    let quantisation = costs.map_or(QUANTISATION, |costs| QUANTISATION_KNOWN.max(TWO_ROUNDINGS * costs));
     let residual = match search.question.numerics {
         Numerics::Float32 => RESIDUAL_FLOAT32,
         Numerics::Unknown | Numerics::Recipe(..) => RESIDUAL.max(TWO_ROUNDINGS * costs.unwrap_or(0.0)),
@@ -81,13 +80,18 @@ pub(super) fn decide(search: &Search<'_>, found: &Found<'_>) -> Result<Diagnosis
         diagnosis.next = explain::to_confirm(&named);
         return Ok(diagnosis);
     }
-    if clean.residual() <= quantisation && !better && !clean.is_patchy() && !steps_apart(clean) {
+    if clean.residual() <= rounding(costs) && !better && !clean.is_patchy() && !steps_apart(clean) {
         return Ok(nothing_wrong(search, found, diagnosis));
     }
     diagnosis.sentence = explain::why_unexplained(found, best, next, better, residual);
     diagnosis.evidence = explain::of_none(found, &diagnosis);
     diagnosis.next = explain::to_decide(found, &diagnosis);
     Ok(diagnosis)
+}
+
+/// NMSE up to which an arm is believed to round and no more, by what its arithmetic is known to cost.
+pub(super) fn rounding(costs: Option<f64>) -> f64 {
+    costs.map_or(QUANTISATION, |costs| QUANTISATION_KNOWN.max(TWO_ROUNDINGS * costs))
 }
 
 /// The ids are wrong, whatever else is.

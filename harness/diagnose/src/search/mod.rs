@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
         if clean.score.residual() > NOTHING {
             let facts = self.facts(&clean.score)?;
             most = facts.most();
-            let tried = self.screen(predictor, &clean.score, &facts, on_progress)?;
+            let tried = self.screen(predictor, &clean, &facts, on_progress)?;
             on_progress("scoring the best explanations on all rows");
             for candidate in best_by_name(&tried, FINALISTS) {
                 let score = predictor.score(candidate.fault, &self.all)?;
@@ -231,11 +231,11 @@ impl<'a> Search<'a> {
     fn screen(
         &self,
         predictor: &Predictor<'_>,
-        clean: &Score,
+        clean: &Clean<'_>,
         facts: &Facts<'_>,
         on_progress: &dyn Fn(&str),
     ) -> Result<Vec<Tried>, DiagnoseError> {
-        let kinds = kinds(&clean.by_scope());
+        let kinds = kinds(&clean.score.by_scope(), decide::rounding(clean.recipe_costs));
         let mut all = self.of_shards(predictor, &self.few(usize::MAX, Concerns::All))?;
         for kind in kinds {
             let mut candidates = candidates::everywhere(facts);
@@ -383,16 +383,16 @@ impl<'a> Search<'a> {
 }
 
 /// Which kinds of fault can explain an arm whose rows of these scopes are so far off: one that concerns steps alone leaves
-/// prompts as they should be, any other does not.
-fn kinds(scopes: &BTreeMap<Scope, f64>) -> Vec<Concerns> {
+/// prompts as they should be, up to `rounding`; any other does not.
+fn kinds(scopes: &BTreeMap<Scope, f64>, rounding: f64) -> Vec<Concerns> {
     let prompts = [Scope::Base, Scope::Prefill].iter().filter_map(|scope| scopes.get(scope)).copied();
     let (prompts, steps) = (
         prompts.fold(None, |most: Option<f64>, it| Some(most.map_or(it, |most| most.max(it)))),
         scopes.get(&Scope::Tbt),
     );
-    match (prompts, steps) {
+    match (prompts.as_ref(), steps) {
         (Some(_), None) => vec![Concerns::All],
-        (Some(prompts), Some(steps)) if prompts * 3.0 < *steps => vec![Concerns::Steps],
+        (Some(prompts), Some(steps)) if prompts * 3.0 < *steps && *prompts <= rounding => vec![Concerns::Steps],
         (Some(prompts), Some(steps)) if prompts * 2.0 > *steps => vec![Concerns::All],
         _ => vec![Concerns::All, Concerns::Steps],
     }
