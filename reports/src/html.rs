@@ -88,6 +88,7 @@ fn render(template: &str, page: impl Serialize) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_template("report.css", include_str!("../templates/report.css"))?;
+    environment.add_template("head.html", include_str!("../templates/head.html"))?;
     environment.add_template("report.html", include_str!("../templates/report.html"))?;
     environment.add_template("activations.html", include_str!("../templates/activations.html"))?;
     environment.add_template("advise.html", include_str!("../templates/advise.html"))?;
