@@ -2,49 +2,13 @@
 
 use ::csv::Writer;
 use fidelity_trace::Scope;
-use fidelity_verdict::{Cell, CellScope, CellState, Covariate, Measured, Outcome};
-
-const COLUMNS: [&str; 33] = [
-    "cell",
-    "checkpoint",
-    "source",
-    "revision",
-    "weights_sha256",
-    "device",
-    "arm",
-    "recipe",
-    "recipe_sha256",
-    "scope",
-    "measured",
-    "state",
-    "outcome",
-    "verdict",
-    "reason",
-    "exit_code",
-    "pearson",
-    "pearson_low",
-    "pearson_high",
-    "top1",
-    "top1_low",
-    "top1_high",
-    "kl",
-    "kl_low",
-    "kl_high",
-    "nmse",
-    "nmse_low",
-    "nmse_high",
-    "prompts",
-    "rows",
-    "versions",
-    "run",
-    "command",
-];
+use fidelity_verdict::{Cell, CellScope, CellState, Covariate, Measured, Outcome, RESULT_COLUMNS};
 
 /// The cells; one of which nothing was compared has one line without a scope. Covariates follow the other columns.
 #[must_use]
 pub fn sweep_csv(cells: &[Cell]) -> String {
     let mut writer = Writer::from_writer(Vec::new());
-    let header = COLUMNS.into_iter().chain(Covariate::ALL.map(Covariate::name));
+    let header = RESULT_COLUMNS.into_iter().chain(Covariate::ALL.map(Covariate::name));
     // A Vec cannot fail to be written to, and all records are as long as the header.
     let _ = writer.write_record(header);
     for cell in cells {

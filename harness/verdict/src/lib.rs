@@ -58,7 +58,9 @@ pub use results::{
     BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
 };
 pub use self_test::{Bars, CaseOutcome, DETECTABLE, Rates, SelfTest, SelfTestCase, bars};
-pub use sweep::{CELL_FORMAT, CELL_VERSION, Cell, CellKey, CellScope, CellState, Measured, worst_exit_code};
+pub use sweep::{
+    CELL_FORMAT, CELL_VERSION, Cell, CellKey, CellScope, CellState, Measured, RESULT_COLUMNS, worst_exit_code,
+};
 pub use thresholds::{DEFAULT_THRESHOLDS, Thresholds, ThresholdsError};
 pub use verdict::{ArmIdentity, Arms, Bootstrap, FORMAT, PromptResult, VERSION, Verdict, VerdictError};
 pub use worst::worst;

@@ -172,6 +172,43 @@ impl CellScope {
     }
 }
 
+/// The columns of results.csv before those of the covariates. docs/SWEEP.md explains them.
+pub const RESULT_COLUMNS: [&str; 33] = [
+    "cell",
+    "checkpoint",
+    "source",
+    "revision",
+    "weights_sha256",
+    "device",
+    "arm",
+    "recipe",
+    "recipe_sha256",
+    "scope",
+    "measured",
+    "state",
+    "outcome",
+    "verdict",
+    "reason",
+    "exit_code",
+    "pearson",
+    "pearson_low",
+    "pearson_high",
+    "top1",
+    "top1_low",
+    "top1_high",
+    "kl",
+    "kl_low",
+    "kl_high",
+    "nmse",
+    "nmse_low",
+    "nmse_high",
+    "prompts",
+    "rows",
+    "versions",
+    "run",
+    "command",
+];
+
 /// The exit code of several cells: that of the worst, in the order of [`crate::worst`], with wrong usage worse than all. 3 where
 /// there is none.
 #[must_use]

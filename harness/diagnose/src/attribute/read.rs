@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fidelity_verdict::{Covariate, Covariates, GroupKey};
+use fidelity_verdict::{Covariate, Covariates, GroupKey, RESULT_COLUMNS};
 
 /// Files above this are refused.
 const MOST_BYTES: usize = 64 << 20;
@@ -11,38 +11,8 @@ const MOST_ROWS: usize = 100_000;
 
 /// Columns that must be there.
 const NEEDED: [&str; 5] = ["checkpoint", "device", "recipe", "scope", "outcome"];
-/// Columns that may be there beside those and the covariates'. docs/SWEEP.md explains them.
-const KNOWN: [&str; 29] = [
-    "cell",
-    "source",
-    "revision",
-    "weights_sha256",
-    "arm",
-    "recipe_sha256",
-    "measured",
-    "state",
-    "verdict",
-    "reason",
-    "exit_code",
-    "fidelity",
-    "pearson",
-    "pearson_low",
-    "pearson_high",
-    "top1",
-    "top1_low",
-    "top1_high",
-    "kl",
-    "kl_low",
-    "kl_high",
-    "nmse",
-    "nmse_low",
-    "nmse_high",
-    "prompts",
-    "rows",
-    "versions",
-    "run",
-    "command",
-];
+/// A column that no sweep writes: a number of fidelity that is no Pearson.
+const FIDELITY: &str = "fidelity";
 
 /// Whether a checkpoint passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +149,8 @@ fn columns(header: &csv::StringRecord, origin: &str) -> Result<BTreeMap<String, 
         column: column.to_owned(),
         reason: reason.to_owned(),
     };
-    let known: BTreeSet<&str> = NEEDED.into_iter().chain(KNOWN).chain(Covariate::ALL.map(Covariate::name)).collect();
+    let known: BTreeSet<&str> =
+        RESULT_COLUMNS.into_iter().chain([FIDELITY]).chain(Covariate::ALL.map(Covariate::name)).collect();
     let mut columns = BTreeMap::new();
     for (index, name) in header.iter().enumerate() {
         if !known.contains(name) {
@@ -217,7 +188,7 @@ impl Line<'_> {
             other => return Err(self.wrong("outcome", other, "pass, fail or nothing")),
         };
         let correlation = |column| self.number(column, |value| value.abs() <= 1.0 + 1e-9, "a number from -1 to 1");
-        let fidelity = correlation("pearson")?.or(correlation("fidelity")?);
+        let fidelity = correlation("pearson")?.or(correlation(FIDELITY)?);
         let mut covariates = Covariates::new();
         for covariate in Covariate::ALL {
             let value = self.number(covariate.name(), |value| value >= 0.0, "a finite number, 0 or more")?;
