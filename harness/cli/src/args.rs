@@ -2,10 +2,13 @@
 
 use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use fidelity_device::session::PrefillRows;
 use fidelity_trace::FirstPosition;
-use fidelity_verdict::{Change, Metric};
+use fidelity_verdict::{BisectionAxis, Change, Metric};
 use serde::{Deserialize, Serialize};
 
 use crate::forge_steps::Steps;
@@ -103,6 +106,11 @@ impl Slice {
     /// Whether what stands at this place, counted from 0, is of this part: every Nth, by its place alone.
     pub(crate) const fn holds(self, place: usize) -> bool {
         place % self.of == self.index - 1
+    }
+
+    /// The place of the Nth that is of this part, all counted from 0.
+    pub(crate) const fn place(self, own: usize) -> usize {
+        self.index - 1 + own * self.of
     }
 }
 
@@ -654,8 +662,8 @@ pub(crate) struct ForgeArgs {
 pub(crate) struct BisectArgs {
     /// What to bisect: block, the first blocks of the network; position, the first tokens of the prompts; head, the first heads of
     /// --block; hidden, the widths of a --ladder.
-    #[arg(long, value_name = "AXIS")]
-    pub(crate) by: Axis,
+    #[arg(long, value_name = "AXIS", value_parser = axis())]
+    pub(crate) by: BisectionAxis,
     /// The block whose heads are bisected, counted from 0.
     #[arg(long, value_name = "BLOCK", required_if_eq("by", "head"))]
     pub(crate) block: Option<usize>,
@@ -688,13 +696,12 @@ pub(crate) struct BisectArgs {
     pub(crate) quiet: bool,
 }
 
-/// What is bisected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Axis {
-    Block,
-    Position,
-    Head,
-    Hidden,
+/// What can be bisected.
+fn axis() -> impl TypedValueParser<Value = BisectionAxis> {
+    let names = BisectionAxis::ALL.map(BisectionAxis::name);
+    PossibleValuesParser::new(names).map(|name| {
+        BisectionAxis::ALL.into_iter().find(|axis| axis.name() == name).expect("a possible value is a name")
+    })
 }
 
 /// A similarity that can be asked for.

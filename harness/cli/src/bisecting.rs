@@ -8,14 +8,13 @@ use std::{
 
 use fidelity_diagnose::{LEAST_PROMPTS, Reading, Step, forge};
 use fidelity_references::Checkpoint;
-use fidelity_trace::{Intervention, Network, PromptRecord, write_atomically};
+use fidelity_trace::{Intervention, Network, PromptRecord};
 use fidelity_verdict::{BisectionAxis, Verdict};
 use serde_json::json;
 
 use crate::{
-    args::{Axis, BisectArgs, CheckpointArgs, OutputArgs, PromptArgs, RunArgs},
+    args::{BisectArgs, CheckpointArgs, OutputArgs, PromptArgs, RunArgs},
     commands::run::{Ended, run_one},
-    device::Device,
     error::CliError,
     inputs::Inputs,
     progress::Progress,
@@ -24,7 +23,9 @@ use crate::{
 
 pub(crate) struct Bench<'a> {
     args: &'a BisectArgs,
-    pub(crate) by: BisectionAxis,
+    by: BisectionAxis,
+    /// Sizes are compiled models.
+    on_device: bool,
     folder: &'a Path,
     progress: &'a Progress,
     /// Of the whole checkpoint; of a ladder, of its smallest.
@@ -46,13 +47,12 @@ struct Variant {
 }
 
 impl<'a> Bench<'a> {
-    pub(crate) fn new(args: &'a BisectArgs, folder: &'a Path, progress: &'a Progress) -> Result<Self, CliError> {
-        let by = match args.by {
-            Axis::Block => BisectionAxis::Block,
-            Axis::Position => BisectionAxis::Position,
-            Axis::Head => BisectionAxis::Head,
-            Axis::Hidden => BisectionAxis::Hidden,
-        };
+    pub(crate) fn new(
+        args: &'a BisectArgs,
+        on_device: bool,
+        folder: &'a Path,
+        progress: &'a Progress,
+    ) -> Result<Self, CliError> {
         let rungs = args.ladder.as_deref().map(rungs).transpose()?.unwrap_or_default();
         let mut checkpoint = args.checkpoint.clone();
         if let Some(first) = rungs.values().next() {
@@ -67,7 +67,7 @@ impl<'a> Bench<'a> {
         if let Some(block) = args.block.filter(|block| *block >= architecture.blocks) {
             return Err(CliError::NoBlock { block, blocks: architecture.blocks });
         }
-        Ok(Self { args, by, folder, progress, inputs, rungs, measured: BTreeMap::new() })
+        Ok(Self { args, by: args.by, on_device, folder, progress, inputs, rungs, measured: BTreeMap::new() })
     }
 
     /// The sizes there are, the smallest first.
@@ -117,17 +117,13 @@ impl<'a> Bench<'a> {
     pub(crate) fn without(&mut self, block: usize) -> Result<Option<Reading>, CliError> {
         let blocks = self.inputs.checkpoint.architecture().blocks;
         let name = format!("skip-{block}");
-        if blocks == 1 || (self.is_device()? && self.compiled(&name).is_none_or(|hef| !hef.exists())) {
+        if blocks == 1 || (self.on_device && self.compiled(&name).is_none_or(|hef| !hef.exists())) {
             return Ok(None);
         }
         let steps = Some(vec![Step::Skip(block)]);
         let variant = Variant { name, steps, skipped: Some(block as u32), blocks: blocks as u32 };
         // No size is measured as often.
         self.run(usize::MAX, &variant).map(|verdict| Some(Reading::of(&verdict)))
-    }
-
-    fn is_device(&self) -> Result<bool, CliError> {
-        Ok(Device::asked(&self.args.arm)? == Device::Hailo)
     }
 
     fn compiled(&self, name: &str) -> Option<PathBuf> {
@@ -163,11 +159,10 @@ impl<'a> Bench<'a> {
         let mut arm = args.arm.clone();
         arm.fault = self.faults(variant)?;
         let row = self.inputs.row.as_ref();
-        let of_row = |value: Option<&String>| value.cloned();
-        arm.recipe = arm.recipe.or_else(|| of_row(row.and_then(|row| row.recipe.as_ref())));
-        arm.calibration = arm.calibration.or_else(|| of_row(row.and_then(|row| row.calibration.as_ref())));
+        arm.recipe = arm.recipe.or_else(|| row.and_then(|row| row.recipe.clone()));
+        arm.calibration = arm.calibration.or_else(|| row.and_then(|row| row.calibration.clone()));
         let positions = self.by == BisectionAxis::Position;
-        if self.is_device()? && !positions {
+        if self.on_device && !positions {
             arm.hailo.hef = Some(self.hef(variant, &checkpoint)?);
         }
         let prompts = PromptArgs {
@@ -249,11 +244,7 @@ impl<'a> Bench<'a> {
         let path = self
             .folder
             .join(tokens.map_or_else(|| "prompts.jsonl".to_owned(), |tokens| format!("prompts-{tokens}.jsonl")));
-        write_atomically(&path, text.as_bytes()).map_err(|source| CliError::Io {
-            action: "write",
-            path: path.clone(),
-            source,
-        })?;
+        resources::write(&path, text)?;
         Ok(path.display().to_string())
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use fidelity_compare::{baseline_path, gate};
 use fidelity_reports::write_gate;
-use fidelity_verdict::{BASELINE_LIMIT_BYTES, Baseline, ExitCode, GateSettings, Metric, Verdict};
+use fidelity_verdict::{BASELINE_LIMIT_BYTES, Baseline, GateSettings, Metric, Verdict, worst_exit_code};
 use serde_json::Value;
 
 use crate::{
@@ -77,12 +77,5 @@ pub(crate) fn gate_run(verdict: &Verdict, folder: &Path, named: Option<&Path>, f
     if !matches!(form, Form::Json) {
         say_gate(&gate, form);
     }
-    Ok(worse(verdict.exit_code, gate.exit_code))
-}
-
-/// A fidelity failure, then a failed device, then what is inconclusive.
-fn worse(one: u8, other: u8) -> u8 {
-    let order = [ExitCode::Pass, ExitCode::Inconclusive, ExitCode::Device, ExitCode::FidelityFailure];
-    let rank = |code: u8| order.iter().position(|known| known.code() == code).unwrap_or(order.len());
-    if rank(other) > rank(one) { other } else { one }
+    Ok(worst_exit_code([verdict.exit_code, gate.exit_code]))
 }

@@ -6,12 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fidelity_trace::{Manifest, PromptRecord, Trace, write_atomically};
+use fidelity_trace::{Manifest, PromptRecord, Trace};
 use serde_json::Value;
 
 use crate::{
     arms,
     error::CliError,
+    resources,
     shard::{Shard, digest},
 };
 
@@ -50,7 +51,7 @@ pub(crate) fn join(name: &str, parts: &[Part], out: &Path) -> Result<Trace, CliE
                     .and_then(|()| lay())
                     .map_err(|source| io("write", &to, source))?;
             }
-            placed.push((shard.shard.index - 1 + own * shard.shard.of, record));
+            placed.push((shard.shard.place(own), record));
         }
         match &mut joined {
             None => joined = Some((folder, manifest)),
@@ -69,17 +70,15 @@ pub(crate) fn join(name: &str, parts: &[Part], out: &Path) -> Result<Trace, CliE
     if let Some(fed) = manifest.other.get_mut(FED) {
         *fed = Value::from(arms::digest(&continuations(parts)));
     }
-    let path = target.join("trace.json");
-    let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
-    write_atomically(&path, &[text, b"\n".to_vec()].concat()).map_err(|source| io("write", &path, source))?;
+    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
+    resources::write(&target.join("trace.json"), text)?;
     Ok(Trace::open(&target)?)
 }
 
 /// The ids that were fed, by prompt.
 pub(crate) fn continuations(parts: &[Part]) -> Vec<Vec<u32>> {
     let placed = parts.iter().flat_map(|(_, shard)| {
-        let place = |own: usize| shard.shard.index - 1 + own * shard.shard.of;
-        shard.told.continuations.iter().enumerate().map(move |(own, ids)| (place(own), ids))
+        shard.told.continuations.iter().enumerate().map(|(own, ids)| (shard.shard.place(own), ids))
     });
     let mut placed: Vec<_> = placed.collect();
     placed.sort_by_key(|(place, _)| *place);

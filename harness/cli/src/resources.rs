@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use fidelity_device::import::BUILT_IN;
-use fidelity_trace::{Prompt, Registry, parse_prompts};
+use fidelity_trace::{Prompt, Registry, parse_prompts, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -117,6 +117,15 @@ fn find(
             Err(CliError::NoResource { flag, name: name.to_owned(), known })
         }
     }
+}
+
+/// Writes a file whole or not at all.
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
+    write_atomically(path, bytes.as_ref()).map_err(|source| CliError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, CliError> {

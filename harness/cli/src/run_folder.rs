@@ -7,12 +7,12 @@ use std::{
 };
 
 use fidelity_history::Occasion;
-use fidelity_trace::{hex, write_atomically};
+use fidelity_trace::hex;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, interrupt};
+use crate::{error::CliError, interrupt, resources};
 
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -84,12 +84,7 @@ impl RunFolder {
         if resumed {
             self.tidy();
         }
-        let path = self.path.join("run.json");
-        write_atomically(&path, format!("{description:#}\n").as_bytes()).map_err(|source| CliError::Io {
-            action: "write",
-            path,
-            source,
-        })?;
+        resources::write(&self.path.join("run.json"), format!("{description:#}\n"))?;
         let folder = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string();
         Ok(Occasion { id, begun, wall_seconds, folder, fidelity: fidelity.to_owned() })
     }

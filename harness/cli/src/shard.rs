@@ -6,7 +6,7 @@
 use std::{fs, io::Read, path::Path};
 
 use fidelity_reports::{duration, printable};
-use fidelity_trace::{PromptRecord, Scope, Status, Trace, hex, write_atomically};
+use fidelity_trace::{PromptRecord, Scope, Status, Trace, hex};
 use fidelity_verdict::ExitCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,6 +18,7 @@ use crate::{
     error::CliError,
     inputs::Inputs,
     output::print,
+    resources,
     run_folder::RunFolder,
 };
 
@@ -157,9 +158,8 @@ impl Cut {
             }
         }
         folder.describe(&inputs.prompts_origin)?;
-        let path = folder.path().join(FILE);
         let text = serde_json::to_string(&shard).map(|text| text + "\n").unwrap_or_default();
-        write_atomically(&path, text.as_bytes()).map_err(|source| CliError::Io { action: "write", path, source })?;
+        resources::write(&folder.path().join(FILE), text)?;
         Ok(RecordedShard { shard: self.shard, own: self.own, of: self.prompts, failed, folder })
     }
 }

@@ -20,14 +20,25 @@ pub enum BisectionAxis {
     Hidden,
 }
 
-impl fmt::Display for BisectionAxis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl BisectionAxis {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Block, Self::Position, Self::Head, Self::Hidden];
+
+    /// As `--by` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Block => "block",
             Self::Position => "position",
             Self::Head => "head",
             Self::Hidden => "hidden",
-        })
+        }
+    }
+}
+
+impl fmt::Display for BisectionAxis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

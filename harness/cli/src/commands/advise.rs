@@ -6,7 +6,7 @@ use fidelity_diagnose::{Advising, Split, advise as search, conclude_advice, inco
 use fidelity_emulator::{CalibrationSet, Emulator, LayerNames, Recipe};
 use fidelity_references::Reference;
 use fidelity_reports::{advice_line, advice_terminal, write_advice, write_all};
-use fidelity_trace::{Network, PromptRecord, Trace, WriteError, write_atomically};
+use fidelity_trace::{Network, PromptRecord, Trace, WriteError};
 use fidelity_verdict::{Advice, AdvicePrompts, AdviceProof, AdviceTarget, Proven, Thresholds};
 
 use super::run::{discard, refuse_total_failure};
@@ -145,11 +145,7 @@ fn prove(
     let of_recipe = under(recipe, "recipe")?;
     let of_text = |text: &str| {
         let path = folder.path().join(ADVISED);
-        write_atomically(&path, text.as_bytes()).map_err(|source| CliError::Io {
-            action: "write",
-            path: path.clone(),
-            source,
-        })?;
+        resources::write(&path, text)?;
         under(&Recipe::parse(&resources::read(&path)?, "advised", ADVISED)?, "advised")
     };
     let advised = advice.advised.as_ref().map(|advised| of_text(&advised.text)).transpose()?;

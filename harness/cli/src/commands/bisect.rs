@@ -2,7 +2,6 @@
 
 use fidelity_diagnose::{Bisecting, bisect as bisected, measurement};
 use fidelity_reports::{bisection_line, bisection_terminal};
-use fidelity_trace::write_atomically;
 use fidelity_verdict::{BisectionAxis, ExitCode, Finding};
 
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     error::CliError,
     output::{Form, print, style},
     progress::Progress,
+    resources,
     run_folder::RunFolder,
 };
 
@@ -22,14 +22,14 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<u8, CliError> {
         return Err(CliError::BisectReplay { trace });
     }
     let folder = RunFolder::create(args.out.as_deref(), "bisect")?;
-    let mut bench = Bench::new(args, folder.path(), &progress)?;
+    let mut bench = Bench::new(args, device == Device::Hailo, folder.path(), &progress)?;
     let sizes = bench.sizes()?;
     let asked = Bisecting {
-        by: bench.by,
+        by: args.by,
         block: args.block,
         sizes: &sizes,
         threshold: args.threshold,
-        repeats: device != Device::Emulator,
+        repeats: device == Device::Hailo,
         budget: args.budget.get(),
     };
     let mut bisection = bisected(&asked, &mut |size| bench.measure(size))?;
@@ -39,13 +39,8 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<u8, CliError> {
         let reading = bench.without(first_bad - 1)?;
         bisection.skipped = reading.map(|reading| measurement(first_bad - 1, &reading, args.threshold, false));
     }
-    let path = folder.path().join("bisection.json");
     let json = serde_json::to_string_pretty(&bisection).unwrap_or_default() + "\n";
-    write_atomically(&path, json.as_bytes()).map_err(|source| CliError::Io {
-        action: "write",
-        path: path.clone(),
-        source,
-    })?;
+    resources::write(&folder.path().join("bisection.json"), &json)?;
     let line = bisection_line(&bisection, folder.wall_time(), folder.path()) + "\n";
     print(&match Form::of(args.json, args.quiet) {
         Form::Json => json,

@@ -4,7 +4,6 @@ use std::{fmt::Write, fs, path::Path};
 
 use fidelity_compare::{bless as make, replaced};
 use fidelity_reports::printable;
-use fidelity_trace::write_atomically;
 use fidelity_verdict::Baseline;
 
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     error::CliError,
     gating::{StoredRun, read_baseline},
     output::print,
+    resources,
 };
 
 pub(crate) fn bless(args: &BlessArgs) -> Result<u8, CliError> {
@@ -39,7 +39,7 @@ fn write(path: &Path, baseline: &Baseline) -> Result<(), CliError> {
         fs::create_dir_all(folder).map_err(failed("create", folder))?;
     }
     let text = baseline.to_json().map_err(fidelity_reports::ReportError::Json)?;
-    write_atomically(path, text.as_bytes()).map_err(failed("write", path))
+    resources::write(path, text)
 }
 
 fn said(baseline: &Baseline, before: Option<&Baseline>) -> String {

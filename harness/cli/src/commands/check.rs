@@ -1,7 +1,6 @@
 //! `fidelity reference --check`: how right the reference is.
 
 use fidelity_references::{CheckOutcome, ReferenceCheck, Wiring, check_reference};
-use fidelity_trace::write_atomically;
 use fidelity_verdict::ExitCode;
 
 use crate::{
@@ -11,6 +10,7 @@ use crate::{
     inputs::Inputs,
     output::{Form, print, style},
     progress::Progress,
+    resources,
     run_folder::RunFolder,
 };
 
@@ -35,11 +35,7 @@ pub(crate) fn check(args: &ReferenceArgs) -> Result<u8, CliError> {
 fn finish(check: &ReferenceCheck, folder: &RunFolder, inputs: &Inputs, form: Form) -> Result<u8, CliError> {
     let json = serde_json::to_string(check).unwrap_or_default() + "\n";
     let path = folder.path().join(FILE);
-    write_atomically(&path, json.as_bytes()).map_err(|source| CliError::Io {
-        action: "write",
-        path: path.clone(),
-        source,
-    })?;
+    resources::write(&path, &json)?;
     folder.describe(&inputs.prompts_origin)?;
     let line = || check_text::line(check, folder.wall_time(), &path);
     print(&match form {

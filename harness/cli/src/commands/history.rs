@@ -1,16 +1,14 @@
 //! `fidelity history`: runs over time.
 
-use std::path::Path;
-
 use fidelity_history::History;
 use fidelity_reports::{history_csv, history_html, history_terminal};
-use fidelity_trace::write_atomically;
 
 use crate::{
     args::HistoryArgs,
     error::CliError,
     history::place,
     output::{emit, print, style},
+    resources,
 };
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8, CliError> {
@@ -24,14 +22,14 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8, CliError> {
         runs = runs.split_off(runs.len().saturating_sub(last.get()));
     }
     if let Some(file) = &args.plot {
-        write(file, &history_html(&runs)?)?;
+        resources::write(file, history_html(&runs)?)?;
     }
     match &args.csv {
         Some(file) if file.as_os_str() == "-" => {
             emit(&history_csv(&runs));
             return Ok(0);
         }
-        Some(file) => write(file, &history_csv(&runs))?,
+        Some(file) => resources::write(file, history_csv(&runs))?,
         None => {}
     }
     let written: Vec<String> =
@@ -45,12 +43,4 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8, CliError> {
         written.concat()
     ));
     Ok(0)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    write_atomically(path, text.as_bytes()).map_err(|source| CliError::Io {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    })
 }

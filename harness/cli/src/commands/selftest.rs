@@ -6,7 +6,6 @@ use fidelity_diagnose::{Bench, drawn_prompts, selftest};
 use fidelity_emulator::{CalibrationSet, Distribution, Recipe};
 use fidelity_references::Checkpoint;
 use fidelity_reports::{duration, self_test_markdown, self_test_text};
-use fidelity_trace::write_atomically;
 use fidelity_verdict::{ExitCode, SelfTest};
 use tempfile::TempDir;
 
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<u8, CliError> {
     if let Some(file) = &args.out {
         let command = format!("fidelity selftest --out {}", file.display());
         let command = args.slice.map_or(command.clone(), |slice| format!("{command} --slice {slice}"));
-        write(file, &self_test_markdown(&test, &command))?;
+        resources::write(file, self_test_markdown(&test, &command))?;
     }
     let passes = test.passes();
     let conclusion = if passes { "the bars are reached" } else { "the bars are not reached" };
@@ -120,12 +119,4 @@ fn patients() -> Result<Vec<Patient>, CliError> {
         patients.push(Patient { name: name.into(), checkpoint, prompts, calibration: sets, _folder: Some(folder) });
     }
     Ok(patients)
-}
-
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    write_atomically(file, text.as_bytes()).map_err(|source| CliError::Io {
-        action: "write",
-        path: file.to_owned(),
-        source,
-    })
 }

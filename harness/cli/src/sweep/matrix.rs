@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use fidelity_trace::write_atomically;
 use fidelity_verdict::CellKey;
 use serde::{Deserialize, Serialize};
 
@@ -91,9 +90,8 @@ impl Matrix {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), CliError> {
-        let path = folder.join(FILE);
         let text = serde_json::to_string(self).map(|text| text + "\n").unwrap_or_default();
-        write_atomically(&path, text.as_bytes()).map_err(|source| CliError::Io { action: "write", path, source })
+        resources::write(&folder.join(FILE), text)
     }
 
     /// Which part of it this is, and all of it.

@@ -11,7 +11,6 @@ use std::{
 };
 
 use fidelity_reports::{sweep_line, sweep_terminal, write_sweep};
-use fidelity_trace::write_atomically;
 use fidelity_verdict::{CELL_FORMAT, CELL_VERSION, Cell, worst_exit_code};
 use serde::de::DeserializeOwned;
 
@@ -22,6 +21,7 @@ pub(crate) use one::Runner;
 use crate::{
     error::CliError,
     output::{Form, print, style},
+    resources,
     run_folder::{RunFolder, command_line},
 };
 
@@ -67,7 +67,7 @@ pub(crate) fn keep(folder: &Path, cell: &Cell) -> Result<(), CliError> {
     let parent = folder.join(&cell.run);
     fs::create_dir_all(&parent).map_err(|source| failed("create", parent, source))?;
     let text = serde_json::to_string(cell).map(|text| text + "\n").unwrap_or_default();
-    write_atomically(&path, text.as_bytes()).map_err(|source| failed("write", path, source))
+    resources::write(&path, text)
 }
 
 /// Writes and says what the cells are together.
