@@ -41,7 +41,7 @@ const LOGITS_AT_ONCE: usize = 1 << 25;
 /// Tensors are shaped as [`BlockSite`] says, the rows of all chunks one after another ([`Part::All`]); but `scores` and
 /// `pattern` come chunk by chunk ([`Part::Chunk`]) as `[query head, position, key]`, scores before the mask, and so do `pooled`
 /// as `[1, hidden]` and logits too large to be held at once.
-pub trait Instrument {
+pub trait Instrument: Send {
     /// Observes or replaces the tensor at `site`.
     ///
     /// # Errors
@@ -232,12 +232,14 @@ impl Decoder {
         wiring: &Wiring,
         instrument: &mut dyn Instrument,
     ) -> Result<Tensor> {
-        let mut instrument = wiring.before(instrument);
-        let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, &mut instrument)?;
-        match &self.weights.head {
-            Some(head) => instrument.at(Site::Logits, Part::All, self.logits(head, &last)?),
-            None => Ok(last),
-        }
+        on_worker(|| {
+            let mut instrument = wiring.before(instrument);
+            let last = self.last_hidden(&mut [Feed { chunk: *chunk, cache }], wiring, &mut instrument)?;
+            match &self.weights.head {
+                Some(head) => instrument.at(Site::Logits, Part::All, self.logits(head, &last)?),
+                None => Ok(last),
+            }
+        })
     }
 
     /// Computes chunks of independent sequences in one pass over the weights, and returns the logits `[vocabulary]` of the last
@@ -246,6 +248,15 @@ impl Decoder {
     /// # Errors
     /// As those of [`Decoder::forward`].
     pub fn forward_together(
+        &self,
+        feeds: &mut [Feed<'_>],
+        wiring: &Wiring,
+        instrument: &mut dyn Instrument,
+    ) -> Result<Vec<Vec<f32>>> {
+        on_worker(|| self.last_logits(feeds, wiring, instrument))
+    }
+
+    fn last_logits(
         &self,
         feeds: &mut [Feed<'_>],
         wiring: &Wiring,
@@ -420,6 +431,11 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Calls `pass` on a thread of the pool, which then shares each of its hundred products with the others instead of waiting for them.
+fn on_worker<T: Send>(pass: impl FnOnce() -> T + Send) -> T {
+    rayon::scope(|_| pass())
 }
 
 /// Sees nothing.

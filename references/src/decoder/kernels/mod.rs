@@ -8,6 +8,7 @@ mod elements;
 mod exponential;
 mod matmul;
 mod packed;
+mod prefetch;
 mod tile;
 
 use std::ops::{Deref, Range};

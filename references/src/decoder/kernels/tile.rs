@@ -2,6 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::prefetch::prefetch;
+
 /// Terms of a dot product that are summed in one go; the sums of blocks are then added, which keeps the error of long sums
 /// small (Higham 1993).
 pub(super) const SUM_BLOCK: usize = 128;
@@ -12,6 +14,9 @@ pub(super) const HALF: usize = PANEL / 2;
 
 /// Rows whose values stay in the cache beside a panel.
 const ROWS_AT_ONCE: usize = 192;
+
+/// Memory is asked for the channels of so many inputs further on, so that it answers while registers work.
+const AHEAD: usize = 128;
 
 /// Rows from which widening a panel once pays.
 const WORTH_WIDENING: usize = 36;
@@ -208,25 +213,31 @@ impl Terms<'_> {
     fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], y: &mut Columns<'_>) {
         for (start, size) in tiles(self.rows, self.largest) {
             let x = &self.turned[start * self.inputs + self.first * size..][..self.count * size];
+            // Later tiles find the panel in the cache.
+            let first = start == 0;
             match size {
-                12 => y.add(start, &tile::<S, P, 12>(simd, x, panel)),
-                6 => y.add(start, &tile::<S, P, 6>(simd, x, panel)),
-                4 => y.add(start, &tile::<S, P, 4>(simd, x, panel)),
-                2 => y.add(start, &tile::<S, P, 2>(simd, x, panel)),
-                _ => y.add(start, &tile::<S, P, 1>(simd, x, panel)),
+                12 => y.add(start, &tile::<S, P, 12>(simd, x, panel, first)),
+                6 => y.add(start, &tile::<S, P, 6>(simd, x, panel, first)),
+                4 => y.add(start, &tile::<S, P, 4>(simd, x, panel, first)),
+                2 => y.add(start, &tile::<S, P, 2>(simd, x, panel, first)),
+                _ => y.add(start, &tile::<S, P, 1>(simd, x, panel, first)),
             }
         }
     }
 }
 
-/// R rows of a product with a panel. A sum's terms come in the order of the inputs, whatever R is.
+/// R rows of a product with a panel, which comes from memory if this is its `first` tile. A sum's terms come in the order of the
+/// inputs, whatever R is.
 #[inline(always)]
-fn tile<S: Simd, P: Panel, const R: usize>(simd: S, x: &[f32], panel: &[P]) -> [[f32; PANEL]; R] {
+fn tile<S: Simd, P: Panel, const R: usize>(simd: S, x: &[f32], panel: &[P], first: bool) -> [[f32; PANEL]; R] {
     let mut y = [[0.0; PANEL]; R];
     let (vectors, groups) = (P::WIDTH / S::F32_LANES, HALF / S::F32_LANES);
     for group in 0..groups {
         let mut sums = [[simd.splat_f32s(0.0); 2]; R];
         for (x, input) in x.as_chunks::<R>().0.iter().zip(P::vectors::<S>(panel).chunks_exact(vectors)) {
+            if first {
+                (0..vectors).for_each(|vector| prefetch(input, AHEAD * vectors + vector));
+            }
             let [low, high] = P::channels(simd, input, group);
             for (sums, x) in sums.iter_mut().zip(x) {
                 let x = simd.splat_f32s(*x);
