@@ -260,11 +260,30 @@ impl Run<'_, '_> {
 
 /// The id with the highest logit of a row; the lowest id on equality. NaN is never the highest.
 pub(crate) fn greedy(row: &[f32]) -> u32 {
-    let mut best = 0;
-    for (id, value) in row.iter().enumerate() {
-        if *value > row[best] || row[best].is_nan() {
-            best = id;
-        }
+    // A highest value per lane, then of the lanes: registers full of comparisons instead of one that waits for the last.
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let (lanes, rest) = row.as_chunks::<64>();
+    let mut highest = [f32::NEG_INFINITY; 64];
+    for lane in lanes {
+        highest.iter_mut().zip(lane).for_each(|(highest, value)| *highest = larger(*highest, *value));
     }
-    best as u32
+    let highest = highest.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger);
+    row.iter().position(|value| *value >= highest).unwrap_or(0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::greedy;
+
+    #[test]
+    fn the_lowest_of_the_highest_ids_is_chosen_and_never_one_without_a_number() {
+        let mut row = vec![-1.0; 200];
+        assert_eq!(greedy(&row), 0);
+        (row[70], row[130], row[199]) = (2.0, 2.0, f32::NAN);
+        assert_eq!(greedy(&row), 70);
+        row[198] = 3.0;
+        assert_eq!(greedy(&row), 198);
+        assert_eq!(greedy(&[f32::NAN, f32::NEG_INFINITY]), 1);
+        assert_eq!(greedy(&[f32::NAN; 70]), 0);
+    }
 }

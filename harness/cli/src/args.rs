@@ -526,6 +526,17 @@ pub(crate) struct DiagnoseArgs {
     /// A TOML file that maps a compiler's layer names, as in `run`.
     #[arg(long, value_name = "FILE", requires = "recipe")]
     pub(crate) layer_names: Option<PathBuf>,
+    /// Run the arm again while nothing explains it, emulator or hailo: on experiments chosen to decide (docs/DIAGNOSE.md).
+    #[arg(long, value_name = "ARM")]
+    pub(crate) device: Option<String>,
+    /// With --device: how many steps of the device that may take; a chunk of a prompt is one, a token after it another.
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "device")]
+    pub(crate) budget: usize,
+    /// With --device emulator: the fault that the arm was made with, as in `run`; the search is not told.
+    #[arg(long, value_name = "NAME[@BLOCK][=VALUE]", requires = "device")]
+    pub(crate) fault: Vec<String>,
+    #[command(flatten)]
+    pub(crate) hailo: HailoArgs,
     /// Scopes to look at, comma-separated [default: those that the trace holds].
     #[arg(long, value_name = "LIST")]
     pub(crate) scopes: Option<String>,

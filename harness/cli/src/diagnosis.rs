@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_diagnose::{Numerics, Question, diagnose};
+use fidelity_diagnose::{Numerics, Question, Rerun, diagnose};
 use fidelity_emulator::Emulator;
 use fidelity_trace::{BosConvention, CheckpointRow, Scope, Site, Trace};
 use fidelity_verdict::{Diagnosis, ExitCode, Outcome, Verdict};
@@ -50,6 +50,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) inputs: &'a Inputs,
     pub(crate) device: &'a Trace,
     pub(crate) numerics: Numerics<'a>,
+    /// The arm, where it can be run again.
+    pub(crate) again: Option<Rerun<'a>>,
     pub(crate) progress: &'a Progress,
 }
 
@@ -81,7 +83,7 @@ impl Patient<'_> {
             bos: self.bos()?,
             first_bad_site: verdict.first_bad_site(),
         };
-        Ok(diagnose(&question, self.device, &scopes, &|line| {
+        Ok(diagnose(&question, self.device, &scopes, self.again.as_ref(), &|line| {
             interrupt::leave_if_asked();
             self.progress.say(line);
         })?)

@@ -140,6 +140,8 @@ pub(crate) enum CliError {
         "--shard: a stored trace has nothing left to compute: {trace}; judge it whole, or shard the run that records it"
     )]
     ShardOfReplay { trace: PathBuf },
+    #[error("--device: a stored trace cannot be run again: {trace}; name the arm that it is of, emulator or hailo")]
+    ProbeOfReplay { trace: PathBuf },
     #[error("the shards' {what}: {reason}")]
     ShardArm { what: &'static str, reason: String },
     #[error("{folder}: {reason}")]
@@ -264,6 +266,7 @@ impl CliError {
             | Self::NothingInCommon
             | Self::Results(_)
             | Self::ShardOfReplay { .. }
+            | Self::ProbeOfReplay { .. }
             | Self::ShardArm { .. }
             | Self::NoShard { .. }
             | Self::ShardsDiffer { .. }

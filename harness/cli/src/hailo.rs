@@ -8,6 +8,7 @@ use fidelity_device::{
     session::{Feeding, Geometry},
     supervisor::{HailoArm, Settings},
 };
+use fidelity_diagnose::Rerun;
 use fidelity_reports::printable;
 use fidelity_trace::{PromptRecord, Scope, Taps, Trace, hex};
 use fidelity_verdict::Verdict;
@@ -91,6 +92,18 @@ impl Hailo {
             manifest.logits_step = self.arm.logits_step();
             manifest.environment.extend(environment);
         })
+    }
+
+    /// The same, to be run again.
+    pub(crate) fn rerun(&self, budget: usize) -> Rerun<'_> {
+        let geometry = self.arm.geometry();
+        Rerun {
+            arm: &self.arm,
+            scopes: self.arm.scopes(),
+            prompt_tokens_a_step: geometry.prefill_rows,
+            capacity: geometry.cache_length,
+            budget,
+        }
     }
 
     /// What whoever reads the verdict must know of the file.

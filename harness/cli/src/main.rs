@@ -1,5 +1,6 @@
 //! The program: the only place where the parts meet. It computes nothing itself.
 
+mod again;
 mod args;
 mod arms;
 mod audit_text;

@@ -21,5 +21,5 @@ pub use bank::{Entry, entry};
 pub use bisect::{Bisecting, LEAST_PROMPTS, Reading, bisect, measurement};
 pub use forge::{Axis, ForgeError, Ladder, Step, forge, forge_ladder};
 pub use profile::profile;
-pub use search::{DiagnoseError, Numerics, Question, diagnose};
+pub use search::{DiagnoseError, Numerics, Question, Rerun, diagnose};
 pub use selftest::{Bench, drawn_prompts, selftest};

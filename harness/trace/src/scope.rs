@@ -34,6 +34,12 @@ impl Scope {
         }
     }
 
+    /// Whether its rows are those of prompts, not of steps after them.
+    #[must_use]
+    pub const fn is_of_prompts(self) -> bool {
+        matches!(self, Self::Base | Self::Prefill)
+    }
+
     /// The scope of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -54,6 +54,24 @@ pub struct Diagnosis {
     pub predicted_by: String,
     /// What the predictions cost, in passes of the reference over all rows compared.
     pub passes: f64,
+    /// What the arm was run on again, in order; empty where there was a trace alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
+}
+
+/// One more run of the arm, made to decide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// What for: `repeat`, `one_token`, `poke`, `prefix`, `self_only`, `new_prompt`.
+    pub kind: String,
+    /// Tokens of its prompt.
+    pub tokens: usize,
+    /// Steps after the prompt.
+    pub steps: usize,
+    /// What it cost, in steps of the device.
+    pub device_steps: usize,
+    /// What it showed.
+    pub found: String,
 }
 
 /// How far an explanation is ahead.

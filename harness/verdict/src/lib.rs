@@ -40,7 +40,7 @@ pub use baseline::{
 };
 pub use bisection::{Bisection, BisectionAxis, Finding, Measurement, Standing};
 pub use covariate::{Covariate, Covariates};
-pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, UNEXPLAINED};
+pub use diagnosis::{BadSite, CLEAN, Candidate, Diagnosis, Margin, Probe, UNEXPLAINED};
 pub use estimate::{Interval, Summary};
 pub use exit_code::ExitCode;
 pub use explanation::{

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use fidelity_trace::BlockSite;
 
 use super::{
-    Chunk, Feed, Part, kernels,
+    Chunk, Feed, Part, kernels, neighbours,
     operations::{Linear, Norm, softmax},
     rope::RopeTables,
     wiring::{BlockWiring, HeadMap, MaskOverHeads, Remembered, SoftmaxOver},
@@ -14,7 +14,7 @@ use crate::Layer;
 /// What compiled graphs add to the score of a hidden key; only mask faults use it, the reference hides with −∞.
 const COMPILED_MASK: f64 = -100.0;
 
-/// Scores held at once, over all chunks that attend together: 64 MiB of them.
+/// Scores held at once, over all chunks that attend together, one after another: 64 MiB of them.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
 #[derive(Clone)]
@@ -157,28 +157,16 @@ impl Attention {
             start += feed.chunk.positions.len();
         }
         let (mut parts, mut first, mut start) = (Vec::new(), 0, 0);
-        for group in self.groups(&memories) {
+        let scores = |memory: &Memory<'_>| self.query_heads * memory.chunk.positions.len() * memory.key_positions.len();
+        let sizes: Vec<usize> = memories.iter().map(scores).collect();
+        for group in neighbours(&sizes, SCORES_AT_ONCE) {
+            let group = &memories[group];
             let rows = group.iter().map(|memory| memory.chunk.positions.len()).sum();
             parts.push(self.attend(&q.narrow(0, start, rows)?, group, first, wiring, at)?);
             (first, start) = (first + group.len(), start + rows);
         }
         let z = at(BlockSite::Z, Part::All, Tensor::cat(&parts, 0)?)?;
         at(BlockSite::AttnOut, Part::All, self.o.apply(&z)?)
-    }
-
-    /// Chunks that attend at once: as many, one after another, as have no more than [`SCORES_AT_ONCE`] scores.
-    fn groups<'m, 'a>(&self, memories: &'m [Memory<'a>]) -> Vec<&'m [Memory<'a>]> {
-        let (mut groups, mut start, mut scores) = (Vec::new(), 0, 0);
-        for (index, memory) in memories.iter().enumerate() {
-            let own = self.query_heads * memory.chunk.positions.len() * memory.key_positions.len();
-            if index > start && scores + own > SCORES_AT_ONCE {
-                groups.push(&memories[start..index]);
-                (start, scores) = (index, 0);
-            }
-            scores += own;
-        }
-        groups.push(&memories[start..]);
-        groups
     }
 
     /// The weighted values `[row, query head × head_dim]` of a few chunks, of which `first` is the first, from their `q`

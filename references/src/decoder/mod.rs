@@ -22,7 +22,7 @@ pub(crate) use weight::EachWeight;
 pub use weight::{WeightKind, WeightTransform};
 pub use wiring::Wiring;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 use fidelity_trace::{BlockSite, Scope, Site};
@@ -33,8 +33,8 @@ use operations::{Linear, Norm, add};
 use rope::RopeTables;
 use wiring::BlockWiring;
 
-/// Values of logits computed in one go; more would hold the logits of every prompt a second time beside their capture.
-const LOGITS_AT_ONCE: usize = 1 << 25;
+/// Values of logits computed in one go, 64 MiB of them; more would hold the logits of every prompt a second time beside their capture.
+const LOGITS_AT_ONCE: usize = 1 << 24;
 
 /// Called at every site, in data-flow order. Returns the tensor itself, or another one that takes its place.
 ///
@@ -266,20 +266,29 @@ impl Decoder {
         let last = self.last_hidden(feeds, wiring, &mut instrument)?;
         let Some(head) = &self.weights.head else { return Ok(Vec::new()) };
         let values = |row: Tensor| row.to_dtype(DType::F32)?.to_vec1::<f32>();
-        let ends = feeds.iter().scan(0, |end, feed| {
-            *end += feed.chunk.positions.len();
-            Some(*end)
-        });
-        if last.dim(0)? * self.weights.architecture.vocabulary <= LOGITS_AT_ONCE {
+        let counts: Vec<usize> = feeds.iter().map(|feed| feed.chunk.positions.len()).collect();
+        let at_once = LOGITS_AT_ONCE / self.weights.architecture.vocabulary.max(1);
+        if last.dim(0)? <= at_once {
             let logits = instrument.at(Site::Logits, Part::All, self.logits(head, &last)?)?;
+            let ends = counts.iter().scan(0, |end, count| {
+                *end += count;
+                Some(*end)
+            });
             return ends.map(|end| values(logits.get(end - 1)?)).collect();
         }
-        let counts = feeds.iter().map(|feed| feed.chunk.positions.len());
-        let alone = |(index, (end, count)): (usize, (usize, usize))| {
-            let logits = self.logits(head, &last.narrow(0, end - count, count)?)?;
-            values(instrument.at(Site::Logits, Part::Chunk(index), logits)?.get(count - 1)?)
-        };
-        ends.zip(counts).enumerate().map(alone).collect()
+        let (mut ends, mut start) = (Vec::with_capacity(counts.len()), 0);
+        for group in neighbours(&counts, at_once) {
+            let rows = counts[group.clone()].iter().sum();
+            let logits = self.logits(head, &last.narrow(0, start, rows)?)?;
+            start += rows;
+            let mut first = 0;
+            for chunk in group {
+                let own = instrument.at(Site::Logits, Part::Chunk(chunk), logits.narrow(0, first, counts[chunk])?)?;
+                ends.push(values(own.get(counts[chunk] - 1)?)?);
+                first += counts[chunk];
+            }
+        }
+        Ok(ends)
     }
 
     fn logits(&self, head: &Linear, last: &Tensor) -> Result<Tensor> {
@@ -431,6 +440,20 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Ranges of neighbours whose sizes sum up to no more than `most`; what is larger stands alone.
+fn neighbours(sizes: &[usize], most: usize) -> Vec<Range<usize>> {
+    let (mut groups, mut start, mut sum) = (Vec::new(), 0, 0);
+    for (index, size) in sizes.iter().enumerate() {
+        if index > start && sum + size > most {
+            groups.push(start..index);
+            (start, sum) = (index, 0);
+        }
+        sum += size;
+    }
+    groups.push(start..sizes.len());
+    groups
 }
 
 /// Calls `pass` on a thread of the pool, which then shares each of its hundred products with the others instead of waiting for them.

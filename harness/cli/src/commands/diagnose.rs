@@ -3,6 +3,7 @@
 use fidelity_trace::Site;
 
 use crate::{
+    again::Again,
     args::{ArmArgs, CheckpointArgs, DiagnoseArgs, HailoArgs, OutputArgs, PromptArgs, RunArgs},
     commands::replay::replay,
     diagnosis::Purpose,
@@ -24,6 +25,18 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         weights: args.weights.clone(),
         offline: args.offline,
     };
+    let again = args.device.as_ref().map(|device| Again {
+        arm: ArmArgs {
+            device: device.clone(),
+            recipe: args.recipe.clone(),
+            fault: args.fault.clone(),
+            calibration: args.calibration.clone(),
+            first_position: None,
+            layer_names: args.layer_names.clone(),
+            hailo: args.hailo.clone(),
+        },
+        budget: args.budget,
+    });
     let run = RunArgs {
         checkpoint,
         arm: ArmArgs {
@@ -53,5 +66,5 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         gate: None,
         history: Some("none".into()),
     };
-    Ok(replay(&run, &args.trace, &stored, Purpose::Diagnosis)?.say(&run, Purpose::Diagnosis))
+    Ok(replay(&run, &args.trace, &stored, again.as_ref(), Purpose::Diagnosis)?.say(&run, Purpose::Diagnosis))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use fidelity_trace::Trace;
 
 use crate::{
+    again::Again,
     args::RunArgs,
     arms::{ArmPlan, Target, continuations as own_continuations, record_reference, reference},
     beside::Beside,
@@ -17,13 +18,19 @@ use crate::{
     run_folder::RunFolder,
 };
 
-/// The trace decides the prompts, scopes and sites, and what the reference is fed.
-pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purpose) -> Result<Ran, CliError> {
+/// The trace decides the prompts, scopes and sites, and what the reference is fed. Its arm may be run `again` for a diagnosis.
+pub(crate) fn replay(
+    args: &RunArgs,
+    path: &Path,
+    replay: &Replay,
+    again: Option<&Again>,
+    purpose: Purpose,
+) -> Result<Ran, CliError> {
     let progress = progress(args);
     let asked = replay.asked(&args.prompts)?;
     progress.say("reading the checkpoint");
     let own_prompts = args.prompts.prompts.is_none() && args.prompts.prompt.is_empty();
-    let inputs = if own_prompts {
+    let mut inputs = if own_prompts {
         let prompts = &replay.trace.manifest().prompts;
         Inputs::gather_from(&args.checkpoint, &asked, prompts, path.display().to_string(), &progress)?
     } else {
@@ -33,6 +40,8 @@ pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purp
     replay.check(&inputs, &out.unwrap_or(Path::new("runs")).join("reference"))?;
     let plan = args.arm.recipe.as_ref().map(|_| ArmPlan::make(&args.arm, &inputs)).transpose()?;
     let reference = reference(&inputs, true)?;
+    let quiet = args.output.quiet || args.json;
+    let again = again.map(|again| again.open(&mut inputs, &asked, &reference, quiet, &progress)).transpose()?;
     let folder = RunFolder::create(out, &inputs.checkpoint.identity().name)?;
 
     let ours = folder.path().join("reference");
@@ -50,5 +59,5 @@ pub(crate) fn replay(args: &RunArgs, path: &Path, replay: &Replay, purpose: Purp
     let fed = continuations.unwrap_or_else(|| own_continuations(&ours));
     let (ours, its): (&Trace, &Trace) = (&ours, &replay.trace);
     let beside = Beside { inputs: &inputs, reference: &reference, ours, its, continuations: &fed, progress: &progress };
-    Judged { beside, verdict, plan, traces: vec!["reference"] }.conclude(folder, args, purpose)
+    Judged { beside, verdict, plan, traces: vec!["reference"], again }.conclude(folder, args, purpose)
 }

@@ -10,6 +10,7 @@ use fidelity_verdict::Verdict;
 use serde_json::{Map, Value};
 
 use crate::{
+    again::Opened,
     args::RunArgs,
     arms::{ArmPlan, Target, continuations as own_continuations, record_emulator, record_reference, reference},
     beside::Beside,
@@ -55,7 +56,7 @@ pub(crate) fn run_one(args: &RunArgs) -> Result<Ended, CliError> {
         Device::Hailo => hailo(args, purpose),
         Device::Replay(trace) if args.shard.is_some() => Err(CliError::ShardOfReplay { trace }),
         Device::Replay(trace) => {
-            replay(args, &trace, &Replay::open(&trace)?, purpose).map(|ran| Ended::Judged(Box::new(ran)))
+            replay(args, &trace, &Replay::open(&trace)?, None, purpose).map(|ran| Ended::Judged(Box::new(ran)))
         }
     }
 }
@@ -144,7 +145,7 @@ impl Emulated<'_> {
             interrupt::check()?;
             let own = plan.recipe().map(|_| plan.without_faults(inputs, reference.decoder())).transpose()?;
             let numerics = plan.numerics(own.as_ref());
-            Patient { inputs, device: its, numerics, progress }.diagnose(&mut verdict, purpose)?;
+            Patient { inputs, device: its, numerics, again: None, progress }.diagnose(&mut verdict, purpose)?;
         }
         finish(verdict, folder, &["reference", "arm"], inputs, its, args)
     }
@@ -194,7 +195,7 @@ fn hailo(args: &RunArgs, purpose: Purpose) -> Result<Ended, CliError> {
     progress.say("comparing");
     let mut verdict = judge(&ours, &its, &helpers(&inputs, &reference, inputs.row.as_ref()))?;
     device.sign(&mut verdict);
-    let judged = Judged { beside, verdict, plan, traces: vec!["reference", "arm"] };
+    let judged = Judged { beside, verdict, plan, traces: vec!["reference", "arm"], again: None };
     judged.conclude(folder, args, purpose).map(|ran| Ended::Judged(Box::new(ran)))
 }
 
@@ -206,6 +207,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) plan: Option<ArmPlan>,
     /// The traces of the run's folder.
     pub(crate) traces: Vec<&'static str>,
+    /// The arm, where it can be run again.
+    pub(crate) again: Option<Opened>,
 }
 
 impl Judged<'_> {
@@ -219,7 +222,8 @@ impl Judged<'_> {
         if purpose.asks(verdict) {
             interrupt::check()?;
             let numerics = self.plan.as_ref().map_or(Numerics::Unknown, |plan| plan.numerics(attributed.as_ref()));
-            Patient { inputs, device: its, numerics, progress }.diagnose(verdict, purpose)?;
+            let again = self.again.as_ref().map(Opened::rerun);
+            Patient { inputs, device: its, numerics, again, progress }.diagnose(verdict, purpose)?;
         }
         let (inputs, its) = (*inputs, *its);
         finish(self.verdict, folder, &self.traces, inputs, its, args)

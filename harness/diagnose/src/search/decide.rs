@@ -153,6 +153,7 @@ fn undecided(search: &Search<'_>, found: &Found<'_>) -> Diagnosis {
             None => "reference".to_owned(),
         },
         passes: found.passes,
+        probes: Vec::new(),
     }
 }
 

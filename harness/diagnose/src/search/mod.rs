@@ -9,6 +9,7 @@ mod decide;
 mod explain;
 mod ids;
 mod predict;
+mod probes;
 mod score;
 mod shards;
 
@@ -21,6 +22,7 @@ use fidelity_verdict::{BadSite, Diagnosis};
 
 use candidates::{Concerns, Facts};
 pub(crate) use predict::{ArmPrompt, rows_of};
+pub use probes::Rerun;
 use predict::{Predictor, Selection};
 use score::Score;
 pub(crate) use score::{Rows, apart};
@@ -100,7 +102,7 @@ struct Tried {
 }
 
 /// Looks for the fault that explains what an arm computed in these scopes, or in all that its trace holds where none are given.
-/// `on_progress` is told what is being done.
+/// While none does, an arm that can be run again is. `on_progress` is told what is being done.
 ///
 /// # Errors
 /// The trace cannot be read or holds nothing to explain, or memory runs out.
@@ -108,13 +110,24 @@ pub fn diagnose(
     question: &Question<'_>,
     device: &Trace,
     scopes: &[Scope],
+    rerun: Option<&Rerun<'_>>,
     on_progress: &dyn Fn(&str),
 ) -> Result<Diagnosis, DiagnoseError> {
     let a = question.checkpoint.architecture();
     if a.network() == Network::Encoder {
         return Err(DiagnoseError::Encoder);
     }
-    explain_rows(question, &predict::read(device, scopes, a.vocabulary)?, on_progress)
+    let prompts = predict::read(device, scopes, a.vocabulary)?;
+    match rerun {
+        Some(rerun) => probes::until_decided(question, prompts, rerun, on_progress),
+        None => explain_rows(question, &prompts, on_progress),
+    }
+}
+
+/// Whether angles depend on how far a chunk reaches.
+fn steps_always(question: &Question<'_>) -> bool {
+    let rope = question.checkpoint.architecture().rope.as_ref();
+    rope.is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }))
 }
 
 /// The same for rows that are in memory.
@@ -123,11 +136,10 @@ pub(crate) fn explain_rows(
     prompts: &[ArmPrompt],
     on_progress: &dyn Fn(&str),
 ) -> Result<Diagnosis, DiagnoseError> {
-    let a = question.checkpoint.architecture();
     if prompts.iter().all(|prompt| prompt.logits.values().all(BTreeMap::is_empty)) {
         return Err(DiagnoseError::NoLogits);
     }
-    let steps_always = a.rope.as_ref().is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }));
+    let steps_always = steps_always(question);
     let predictor = |emulator| Predictor { emulator, prompts, steps_always, rows: Cell::new(0) };
     let search = Search {
         question,

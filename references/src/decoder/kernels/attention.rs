@@ -10,6 +10,7 @@ use super::{
     fill_rows,
     matmul::{Matrix, product},
     tensor,
+    tile::SUM_BLOCK,
 };
 
 /// Heads and their width.
@@ -71,6 +72,9 @@ pub(in super::super) fn scores(
     let sizes: Vec<usize> = rows.iter().zip(&counts).map(|(rows, keys)| rows * keys * head_dim).collect();
     let chunks = tasks(&sizes, heads, |chunk, head| {
         let keys = queries.keys(&keys[chunk], head);
+        if rows[chunk] == 1 {
+            return row_scores(&q[(starts[chunk] * heads + head) * head_dim..][..head_dim], keys, scale as f32);
+        }
         let own = Matrix {
             values: &q[(starts[chunk] * heads + head) * head_dim..],
             rows: rows[chunk],
@@ -86,6 +90,44 @@ pub(in super::super) fn scores(
     });
     let shaped = chunks.into_iter().zip(rows).zip(&counts);
     shaped.map(|((chunk, rows), keys)| tensor(chunk.concat(), (heads, *rows, *keys))).collect()
+}
+
+/// Scores of one row of queries: a step's, for which `gemm` takes longer to begin than to compute.
+fn row_scores(q: &[f32], keys: Matrix<'_>, scale: f32) -> Vec<f32> {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || keys.each_row().map(|key| scale * dot(q, key)).collect(),
+    )
+}
+
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+    let mut sums = [0.0; 16];
+    for (a, b) in a.iter().zip(b) {
+        sums.iter_mut().zip(a).zip(b).for_each(|((sum, a), b)| *sum += a * b);
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
+/// The values of keys weighted by one row of a pattern.
+fn row_weighted(pattern: &[f32], values: Matrix<'_>) -> Vec<f32> {
+    let mut z = vec![0.0; values.columns];
+    let mut sums = vec![0.0; values.columns];
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let mut values = values.each_row();
+            for pattern in pattern.chunks(SUM_BLOCK) {
+                sums.fill(0.0);
+                for (weight, values) in pattern.iter().zip(&mut values) {
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
+                }
+                z.iter_mut().zip(&sums).for_each(|(z, sum)| *z += sum);
+            }
+        },
+    );
+    z
 }
 
 /// Softmax over the keys each row sees, 0 elsewhere; `seen` holds, chunk by chunk, row by row, whether each key is seen.
@@ -131,6 +173,9 @@ pub(in super::super) fn weighted(queries: Queries, patterns: &[Tensor], values: 
         let values = queries.keys(&values[chunk], head);
         let (rows, keys) = (rows[chunk], values.rows);
         let own = &patterns[chunk][head * rows * keys..(head + 1) * rows * keys];
+        if rows == 1 {
+            return row_weighted(own, values);
+        }
         let own = Matrix { values: own, rows, columns: keys, row_stride: keys, column_stride: 1 };
         let mut z = vec![0.0; rows * head_dim];
         product(&mut z, own, values, 1.0);

@@ -14,7 +14,13 @@ pub(super) struct Matrix<'a> {
     pub(super) column_stride: usize,
 }
 
-impl Matrix<'_> {
+impl<'a> Matrix<'a> {
+    /// Rows of a matrix whose columns are neighbours.
+    #[inline(always)]
+    pub(super) fn each_row(self) -> impl Iterator<Item = &'a [f32]> {
+        self.values.chunks(self.row_stride.max(1)).take(self.rows).map(move |row| &row[..self.columns])
+    }
+
     /// Whether the last element lies inside the slice; a matrix without elements has none.
     fn fits(&self) -> bool {
         let reach = |count: usize, stride: usize| count.checked_sub(1).and_then(|steps| steps.checked_mul(stride));
@@ -29,18 +35,8 @@ pub(super) fn product(into: &mut [f32], a: Matrix<'_>, b: Matrix<'_>, scale: f32
         return;
     }
     assert!(a.fits() && b.fits() && a.columns == b.rows && into.len() == a.rows * b.columns, "matrices do not fit");
-    if a.rows > 1 {
-        for start in (0..a.columns).step_by(SUM_BLOCK) {
-            block(into, a, b, scale, start, start > 0);
-        }
-        return;
-    }
-    // A product of one row would carry the sum of all earlier blocks through every term.
-    block(into, a, b, scale, 0, false);
-    let mut sums = vec![0.0; if a.columns > SUM_BLOCK { into.len() } else { 0 }];
-    for start in (SUM_BLOCK..a.columns).step_by(SUM_BLOCK) {
-        block(&mut sums, a, b, scale, start, false);
-        into.iter_mut().zip(&sums).for_each(|(value, sum)| *value += sum);
+    for start in (0..a.columns).step_by(SUM_BLOCK) {
+        block(into, a, b, scale, start, start > 0);
     }
 }
 

@@ -162,8 +162,9 @@ fn turned(x: &[f32], inputs: usize, rows: usize, largest: usize) -> Vec<f32> {
     let mut turned = vec![0.0; x.len()];
     for (start, size) in tiles(rows, largest) {
         let to = &mut turned[start * inputs..(start + size) * inputs];
-        for (row, x) in x[start * inputs..(start + size) * inputs].chunks_exact(inputs).enumerate() {
-            to.iter_mut().skip(row).step_by(size).zip(x).for_each(|(to, x)| *to = *x);
+        let x = &x[start * inputs..(start + size) * inputs];
+        for (input, to) in to.chunks_exact_mut(size).enumerate() {
+            to.iter_mut().zip(x[input..].iter().step_by(inputs)).for_each(|(to, x)| *to = *x);
         }
     }
     turned

@@ -46,6 +46,7 @@ pub(super) fn gqa_tile() -> Diagnosis {
         confirm: Some("fidelity run --checkpoint demo --recipe none --fault gqa_tile@2".into()),
         predicted_by: "reference".into(),
         passes: 41.5,
+        probes: Vec::new(),
     }
 }
 
@@ -103,6 +104,7 @@ pub(super) fn hostile() -> Diagnosis {
         confirm: Some(text()),
         predicted_by: text(),
         passes: 0.0,
+        probes: Vec::new(),
         ..gqa_tile()
     }
 }
