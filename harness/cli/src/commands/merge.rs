@@ -127,7 +127,8 @@ fn conclude(args: &MergeArgs, parts: &[Part], folder: RunFolder, ours: &Trace, i
             let fed = continuations(parts);
             let (inputs, reference, progress) = (&inputs, &reference, &progress);
             let beside = Beside { inputs, reference, ours, its, continuations: &fed, progress };
-            Judged { beside, verdict, plan, traces: vec!["reference", "arm"], again: None }.conclude(folder, &run, purpose)?
+            Judged { beside, verdict, plan, traces: vec!["reference", "arm"], again: None }
+                .conclude(folder, &run, purpose)?
         }
     };
     Ok(ran.say(&run, purpose))

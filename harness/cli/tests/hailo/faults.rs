@@ -68,3 +68,24 @@ fn what_the_chip_computes_wrongly_is_named_or_said_to_be_unexplained() {
         assert!(names.iter().any(|name| diagnosis["name"] == *name), "{fault:?}: {diagnosis:#}");
     }
 }
+
+#[test]
+fn a_device_is_run_again_within_its_budget() {
+    // A fault that no entry of the bank models: the device is asked until the budget is spent, and nothing is named wrongly.
+    let bench = Bench::at_fault(&HefOptions::precise(8, 48), Fault::RopeTiledTwice);
+    bench.desk.write("prompts.jsonl", &prompts(&[17, 21]));
+    let rows = ["--prefill-rows", "6"];
+    bench.verdict(&[&["--prompts", "prompts.jsonl", "--new-tokens", "6", "--no-diagnosis"], &rows[..]].concat(), 1);
+    let address = bench.address();
+    let again = ["diagnose", "out/arm", "--device", "hailo", "--hef", "demo.hef", "--device-id", &address];
+    let answer = bench.desk.fidelity(&[&again[..], &rows, &["--budget", "60", "--json"]].concat());
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let verdict: serde_json::Value = serde_json::from_str(&answer.stdout).expect("verdict.json");
+    let diagnosis = &verdict["diagnosis"];
+    assert!(["rope_table_tiled_twice", "unexplained"].iter().any(|name| diagnosis["name"] == *name), "{diagnosis:#}");
+    let probes = diagnosis["probes"].as_array().expect("the device was run again");
+    let found = probes[0]["found"].as_str().expect("a sentence");
+    assert!(probes[0]["kind"] == "repeat" && found.contains("computes the same"), "{found}");
+    let spent: u64 = probes.iter().map(|probe| probe["device_steps"].as_u64().expect("a number")).sum();
+    assert!(probes.len() > 2 && spent <= 60, "{probes:#?}");
+}

@@ -286,3 +286,52 @@ fn the_document_has_every_fault() {
         }
     }
 }
+
+#[test]
+fn an_arm_is_run_again_while_its_trace_leaves_doubt() {
+    let fault = "score_scale=0.8";
+    let desk = recorded(&["--fault", fault, "--prompt", "Lily saw a big red ball."]);
+    let diagnose = |more: &[&str]| {
+        let answer = desk.fidelity(&[&["diagnose", "arm", "--recipe", "a16w8", "--json"][..], more].concat());
+        verdict(&answer)["diagnosis"].clone()
+    };
+    let steps = |diagnosis: &Value| {
+        let probes = diagnosis["probes"].as_array().expect("the arm was run again").clone();
+        probes.iter().map(|probe| probe["device_steps"].as_u64().expect("a number")).sum::<u64>()
+    };
+    let alone = diagnose(&[]);
+    assert_eq!(alone["name"], "unexplained", "{alone:#}");
+    assert!(alone.get("probes").is_none());
+
+    let again = diagnose(&["--device", "emulator", "--fault", fault]);
+    assert_eq!(again["name"], "score_scale", "{again:#}");
+    let probes = again["probes"].as_array().expect("probes");
+    assert!(
+        ["repeat", "one_token", "poke", "prefix", "new_prompt"]
+            .iter()
+            .all(|kind| probes.iter().any(|probe| probe["kind"] == *kind)),
+        "{probes:#?}"
+    );
+    assert!(steps(&again) <= 256);
+    assert!(again["margin"]["prompts"].as_u64() > Some(1));
+
+    // Another arm than the trace's does not repeat its rows, and is asked no more.
+    let other = diagnose(&["--device", "emulator", "--fault", "gqa_tile"]);
+    assert_eq!((&other["name"], other["probes"].as_array().map(Vec::len)), (&"unexplained".into(), Some(1)));
+    let spent = diagnose(&["--device", "emulator", "--fault", fault, "--budget", "18"]);
+    assert!(steps(&spent) <= 18, "{spent:#}");
+}
+
+#[test]
+fn a_stored_trace_cannot_be_run_again() {
+    let desk = recorded(&["--prompt", "Lily saw a ball."]);
+    for (more, said) in [
+        (&["--device", "replay=arm"][..], "a stored trace cannot be run again"),
+        (&["--budget", "3"], "--device <ARM>"),
+        (&["--device", "hailo"], "--hef"),
+    ] {
+        let answer = desk.fidelity(&[&["diagnose", "arm"][..], more].concat());
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+        assert!(answer.stderr.contains(said), "{answer:?}");
+    }
+}

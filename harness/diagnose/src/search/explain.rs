@@ -143,6 +143,7 @@ pub(super) fn to_decide(found: &Found<'_>, diagnosis: &Diagnosis) -> Vec<String>
         next.push("a prompt of one token: right means that queries, keys, masks and positions are to blame, wrong means values, heads, MLP, norms or the head".into());
         next.push("change one token at a time and list which positions move: the mask as it is".into());
     }
+    next.push("the arm again (--device, --budget): prompts are chosen on which the explanations left predict the most different rows".into());
     if diagnosis.first_bad_site.is_none_or(|bad| bad.site.block().is_none()) {
         next.push("taps of the residual stream (--taps resid_post), or the model cut after k blocks, show the first bad block".into());
     }

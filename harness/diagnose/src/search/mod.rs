@@ -22,8 +22,8 @@ use fidelity_verdict::{BadSite, Diagnosis};
 
 use candidates::{Concerns, Facts};
 pub(crate) use predict::{ArmPrompt, rows_of};
-pub use probes::Rerun;
 use predict::{Predictor, Selection};
+pub use probes::Rerun;
 use score::Score;
 pub(crate) use score::{Rows, apart};
 

@@ -53,7 +53,7 @@ impl Session<'_> {
         let found = match changed {
             0 => format!("run again, the arm computes the same in all of {rows} rows"),
             _ => format!(
-                "run again, the arm computes something else in {changed} of {rows} rows: what it computes depends on what ran before or on chance, which no fault of a graph explains"
+                "run again, the arm computes something else in {changed} of {rows} rows: what it computes depends on what ran before or on chance, which no fault of a graph explains, or it is not the arm of the trace"
             ),
         };
         self.tell("repeat", (prompt.token_ids.len(), prompt.steps.len()), found, said);
@@ -108,19 +108,28 @@ impl Session<'_> {
         let found = match moved(&prompt.logits, &computed, half) {
             (0, rows) => format!("the first half of a prompt alone gives the same {rows} rows"),
             (changed, rows) => {
-                format!("the first half of a prompt alone gives other values in {changed} of {rows} rows: how long a chunk is matters")
+                format!(
+                    "the first half of a prompt alone gives other values in {changed} of {rows} rows: how long a chunk is matters"
+                )
             }
         };
         self.tell("prefix", (half, 0), found, said);
         Ok(())
     }
 
-    /// Steps that see themselves alone.
-    fn alone(&mut self, prompt: &ArmPrompt, diagnosis: &Diagnosis, said: &mut Vec<String>) -> Result<(), DiagnoseError> {
-        let (Some(history), true) = (diagnosis.scopes.get(&Scope::Tbt), self.rerun.scopes.contains(&Scope::TbtSelf))
-        else {
+    /// Steps that see themselves alone, where steps are wrong and prompts are not.
+    fn alone(
+        &mut self,
+        prompt: &ArmPrompt,
+        diagnosis: &Diagnosis,
+        said: &mut Vec<String>,
+    ) -> Result<(), DiagnoseError> {
+        let Some(history) = diagnosis.scopes.get(&Scope::Tbt) else { return Ok(()) };
+        let of_prompts = diagnosis.scopes.iter().filter(|(scope, _)| scope.is_of_prompts());
+        let prompts_are_right = of_prompts.map(|(_, nmse)| nmse).all(|nmse| *nmse < RIGHT * history);
+        if !prompts_are_right || !self.rerun.scopes.contains(&Scope::TbtSelf) {
             return Ok(());
-        };
+        }
         let Some(computed) = self.run_scopes(&prompt.token_ids, &prompt.steps, &[Scope::TbtSelf])? else {
             return Ok(());
         };

@@ -46,7 +46,14 @@ pub(super) fn until_decided(
     if diagnosis.name != UNEXPLAINED {
         return Ok(diagnosis);
     }
-    let mut session = Session { question, rerun, scopes: scopes(&prompts, rerun), left: rerun.budget, done: Vec::new(), failed: None };
+    let mut session = Session {
+        question,
+        rerun,
+        scopes: scopes(&prompts, rerun),
+        left: rerun.budget,
+        done: Vec::new(),
+        failed: None,
+    };
     let (mut evidence, repeats) = session.check(&prompts, &diagnosis, on_progress)?;
     for round in 0..if repeats { ROUNDS } else { 0 } {
         on_progress("choosing the prompts that would decide best");
@@ -186,7 +193,8 @@ impl Session<'_> {
         let mut nearest = vec![f64::INFINITY; drawn.len()];
         for rival in rivals {
             let its = predictor.predict(&rival, &all)?;
-            let one = |rows: &BTreeMap<usize, Rows>, at| rows.get(&at).cloned().map(|rows| BTreeMap::from([(at, rows)]));
+            let one =
+                |rows: &BTreeMap<usize, Rows>, at| rows.get(&at).cloned().map(|rows| BTreeMap::from([(at, rows)]));
             let distances: Vec<f64> = (0..drawn.len())
                 .map(|at| one(&own, at).zip(one(&its, at)).map_or(0.0, |(own, its)| apart(&own, &its)))
                 .collect();
@@ -202,7 +210,8 @@ impl Session<'_> {
 fn fed(arm: &dyn Subject, token_ids: &[u32], steps: &[u32], scopes: &[Scope]) -> Result<Rows, SubjectError> {
     // The last id of a continuation is not fed.
     let continuation = [steps, &[0]].concat();
-    let scopes: Vec<Scope> = scopes.iter().copied().filter(|scope| scope.is_of_prompts() || !steps.is_empty()).collect();
+    let scopes: Vec<Scope> =
+        scopes.iter().copied().filter(|scope| scope.is_of_prompts() || !steps.is_empty()).collect();
     let new_tokens = if steps.is_empty() { 0 } else { continuation.len() };
     let request = Request { token_ids, scopes: &scopes, continuation: Some(&continuation), new_tokens };
     let mut captures = [Capture::new(Taps::List(Vec::new()))];
