@@ -49,4 +49,4 @@ pub use tokenizer::{Tokenizer, TokenizerError};
 pub use weights::WeightFiles;
 
 /// Raised with every change that changes a number the reference computes; kept references of another version are not used.
-pub const ENGINE_VERSION: u32 = 3;
+pub const ENGINE_VERSION: u32 = 4;
