@@ -63,8 +63,8 @@ impl Packed {
         panels.start * PANEL..self.outputs.min(panels.end * PANEL)
     }
 
-    /// Channels of `panels` of x·Wᵀ + b, into `y` `[row, channel]`.
-    fn fill(&self, panels: Range<usize>, x: &[f32], bias: Option<&[f32]>, y: &mut [f32]) {
+    /// Channels of `panels` of x·Wᵀ + b, into the rows of `y`.
+    fn fill(&self, panels: Range<usize>, x: &[f32], bias: Option<&[f32]>, y: &mut [&mut [f32]]) {
         let channels = self.channels(&panels);
         let bias = bias.map(|bias| &bias[channels.clone()]);
         let rows = Rows { x, y, inputs: self.inputs, bias, width: channels.len() };
@@ -128,29 +128,40 @@ pub(in super::super) fn products(x: &Tensor, matrices: &[(&Packed, Option<&Tenso
     if rows >= ROWS_A_TASK * cores {
         let rows_a_task = rows.div_ceil(cores);
         for (packed, bias, y) in &mut matrices {
-            y.par_chunks_mut(rows_a_task * packed.outputs)
-                .zip(x.par_chunks(rows_a_task * packed.inputs))
-                .for_each(|(y, x)| packed.fill(0..packed.panels(), x, *bias, y));
+            y.par_chunks_mut(rows_a_task * packed.outputs).zip(x.par_chunks(rows_a_task * packed.inputs)).for_each(
+                |(y, x)| {
+                    let mut y: Vec<&mut [f32]> = y.chunks_exact_mut(packed.outputs).collect();
+                    packed.fill(0..packed.panels(), x, *bias, &mut y);
+                },
+            );
         }
     } else {
         let panels: usize = matrices.iter().map(|(packed, ..)| packed.panels()).sum();
-        let tasks = shares(matrices.iter().map(|(packed, ..)| packed.panels()), panels.div_ceil(cores).max(1));
-        let own = |(index, panels): &(usize, Range<usize>)| {
-            let (packed, bias, _) = &matrices[*index];
-            let mut y = vec![0.0; rows * packed.channels(panels).len()];
-            packed.fill(panels.clone(), &x, *bias, &mut y);
-            y
-        };
-        let done: Vec<Vec<Vec<f32>>> = tasks.par_iter().map(|task| task.iter().map(own).collect()).collect();
-        for ((index, panels), part) in tasks.iter().flatten().zip(done.iter().flatten()) {
-            let (packed, _, y) = &mut matrices[*index];
-            let channels = packed.channels(panels);
-            for (to, from) in y.chunks_exact_mut(packed.outputs).zip(part.chunks_exact(channels.len())) {
-                to[channels.clone()].copy_from_slice(from);
+        let shares = shares(matrices.iter().map(|(packed, ..)| packed.panels()), panels.div_ceil(cores).max(1));
+        let mut tasks: Vec<Vec<Part<'_, '_>>> = shares.iter().map(|_| Vec::new()).collect();
+        for (index, (packed, bias, y)) in matrices.iter_mut().enumerate() {
+            let mut left: Vec<&mut [f32]> = y.chunks_exact_mut(packed.outputs.max(1)).collect();
+            for (task, share) in tasks.iter_mut().zip(&shares) {
+                for (_, panels) in share.iter().filter(|(of, _)| *of == index) {
+                    let width = packed.channels(panels).len();
+                    let y = left.iter_mut().map(|row| row.split_off_mut(..width).expect("as wide as its panels")).collect();
+                    task.push(Part { packed, bias: *bias, panels: panels.clone(), y });
+                }
             }
         }
+        tasks.par_iter_mut().flatten_iter().for_each(|part| {
+            part.packed.fill(part.panels.clone(), &x, part.bias, &mut part.y);
+        });
     }
     matrices.into_iter().map(|(packed, _, y)| super::tensor(y, (rows, packed.outputs))).collect()
+}
+
+/// Panels of a matrix that a task multiplies by, and their part of every row.
+struct Part<'a, 'y> {
+    packed: &'a Packed,
+    bias: Option<&'a [f32]>,
+    panels: Range<usize>,
+    y: Vec<&'y mut [f32]>,
 }
 
 /// Cuts matrices of so many panels, one after another, into shares of `size` panels: the matrices and panels of each.

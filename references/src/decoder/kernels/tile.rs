@@ -87,35 +87,35 @@ impl Panel for u32 {
     }
 }
 
-/// Rows `x` `[row, in]` and where their products go, `y` `[row, width]`.
-pub(super) struct Rows<'a> {
+/// Rows `x` `[row, in]` and where their products go: `width` values of each row of `y`.
+pub(super) struct Rows<'a, 'y> {
     pub(super) x: &'a [f32],
-    pub(super) y: &'a mut [f32],
+    pub(super) y: &'a mut [&'y mut [f32]],
     pub(super) inputs: usize,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) width: usize,
 }
 
-impl Rows<'_> {
+impl Rows<'_, '_> {
     /// y = x·Wᵀ + b, W in panels.
     pub(super) fn through<P: Panel>(self, panels: &[P]) {
         let Self { x, y, inputs, bias, width } = self;
         if inputs == 0 || width == 0 {
             return;
         }
-        let blocks = x.chunks(ROWS_AT_ONCE * inputs).zip(y.chunks_mut(ROWS_AT_ONCE * width));
+        let blocks = x.chunks(ROWS_AT_ONCE * inputs).zip(y.chunks_mut(ROWS_AT_ONCE));
         for (x, y) in blocks {
             Arch::new().dispatch(Block { rows: Rows { x, y, inputs, bias, width }, panels });
         }
     }
 }
 
-struct Block<'a, P> {
-    rows: Rows<'a>,
+struct Block<'a, 'y, P> {
+    rows: Rows<'a, 'y>,
     panels: &'a [P],
 }
 
-impl<P: Panel> WithSimd for Block<'_, P> {
+impl<P: Panel> WithSimd for Block<'_, '_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -134,7 +134,7 @@ impl<P: Panel> WithSimd for Block<'_, P> {
                 let first = block * SUM_BLOCK;
                 let count = panel.len() / P::WIDTH;
                 let bias = bias.filter(|_| first + count == inputs);
-                let mut y = Columns { y: &mut *y, width, start, count: columns, begins: first == 0, bias };
+                let mut y = Columns { y: &mut *y, start, count: columns, begins: first == 0, bias };
                 let x = Terms { turned: &turned, rows, largest, inputs, first, count };
                 match rows >= WORTH_WIDENING && P::widen(simd, panel, &mut floats) {
                     true => x.times(simd, &floats[..count * PANEL], &mut y),
@@ -170,10 +170,9 @@ fn turned(x: &[f32], inputs: usize, rows: usize, largest: usize) -> Vec<f32> {
     turned
 }
 
-/// Columns `start..start + count` of `y` `[row, width]`.
-struct Columns<'a> {
-    y: &'a mut [f32],
-    width: usize,
+/// Columns `start..start + count` of the rows of `y`.
+struct Columns<'a, 'y> {
+    y: &'a mut [&'y mut [f32]],
     start: usize,
     count: usize,
     /// What is there is written over, not added to.
@@ -182,11 +181,11 @@ struct Columns<'a> {
     bias: Option<&'a [f32]>,
 }
 
-impl Columns<'_> {
+impl Columns<'_, '_> {
     #[inline(always)]
     fn add(&mut self, row: usize, sums: &[[f32; PANEL]]) {
-        for (row, sums) in (row..).zip(sums) {
-            let y = &mut self.y[row * self.width + self.start..][..self.count];
+        for (y, sums) in self.y[row..].iter_mut().zip(sums) {
+            let y = &mut y[self.start..][..self.count];
             match self.begins {
                 true => y.copy_from_slice(&sums[..self.count]),
                 false => y.iter_mut().zip(sums).for_each(|(y, sum)| *y += sum),
@@ -211,7 +210,7 @@ struct Terms<'a> {
 impl Terms<'_> {
     /// Adds the sums of tile after tile to `y`.
     #[inline(always)]
-    fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], y: &mut Columns<'_>) {
+    fn times<S: Simd, P: Panel>(&self, simd: S, panel: &[P], y: &mut Columns<'_, '_>) {
         for (start, size) in tiles(self.rows, self.largest) {
             let x = &self.turned[start * self.inputs + self.first * size..][..self.count * size];
             // Later tiles find the panel in the cache.
