@@ -154,7 +154,10 @@ fn summary(rows: &[Row<'_>]) -> String {
         (count(&|row| row.finite && row.top1 == Some(Agreement::Tie)), "tied"),
         (count(&|row| !row.finite), "not finite"),
     ];
-    let words = words.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}"));
+    let words = words.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| match (count, word) {
+        (1, "other first choices") => ", 1 other first choice".to_owned(),
+        (count, word) => format!(", {count} {word}"),
+    });
     let tokens = if rows.len() == 1 { "token" } else { "tokens" };
     format!("{} {tokens}, highest KL {}{}", rows.len(), or_absent(highest, magnitude), words.collect::<String>())
 }
@@ -244,9 +247,15 @@ fn share(probability: f64) -> String {
 /// A token's text, or its id where no text is known.
 fn token(verdict: &Verdict, id: u32, width: usize) -> String {
     match verdict.token_text.get(&id).filter(|text| !text.is_empty()) {
+        // A cell of nothing but space would have no name.
+        Some(text) if text.trim().is_empty() => truncated(&printable(&visible(text)), width),
         Some(text) => truncated(&printable(text), width),
         None => format!("#{id}"),
     }
+}
+
+fn visible(space: &str) -> String {
+    space.chars().map(|character| if character.is_control() { character } else { '␣' }).collect()
 }
 
 /// The same where a space at either end must be seen.

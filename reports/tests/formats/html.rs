@@ -42,8 +42,9 @@ fn a_token_says_its_distance_and_opens_to_what_each_arm_holds_probable() {
     let mut verdict = faithful();
     let row = &mut verdict.scopes.get_mut(&Scope::Prefill).expect("held").rows[3];
     (row.kl, row.top1) = (Some(0.25), Some(Agreement::Flip));
-    (row.reference_top5, row.device_top5) = (vec![(7, 0.75), (9, 0.2)], vec![(9, 0.99999), (8, 1e-6)]);
-    verdict.token_text = [(103, "\n"), (7, " a"), (9, "<b>"), (8, "")].map(|(id, text)| (id, text.to_owned())).into();
+    (row.reference_top5, row.device_top5) = (vec![(7, 0.75), (9, 0.2)], vec![(9, 0.99999), (8, 1e-6), (6, 1e-7)]);
+    verdict.token_text =
+        [(103, "\n"), (7, " a"), (9, "<b>"), (8, ""), (6, " ")].map(|(id, text)| (id, text.to_owned())).into();
     let page = page(&verdict);
     let cell = page.split_once("class=\"k4\" popovertarget=").expect("a cell of its colour").1;
     let cell = cell.split_once("</table>").expect("a table").0;
@@ -55,6 +56,7 @@ fn a_token_says_its_distance_and_opens_to_what_each_arm_holds_probable() {
         "another first choice",
         "<tr><td>“ a”<td>0.750<td>“&lt;b&gt;”<td>&gt;0.999</tr>",
         "<td>#8<td>1.00e-6</tr>",
+        "<td>“␣”<td>1.00e-7</tr>",
     ] {
         assert!(cell.contains(said), "{said} in\n{cell}");
     }
