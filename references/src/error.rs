@@ -78,7 +78,9 @@ pub enum CheckpointError {
         expected: Vec<usize>,
     },
     /// A tensor that does not fit.
-    #[error("{file}: tensor `{tensor}` has {what} {found}, expected {expected}")]
+    #[error(
+        "{file}: tensor `{tensor}` has {what} {found}, expected {expected}; config.json and the weights do not belong together"
+    )]
     Tensor {
         /// The file.
         file: String,
@@ -93,7 +95,7 @@ pub enum CheckpointError {
     },
     /// Tensors nobody asked for.
     #[error(
-        "{file}: {count} tensors have no place in this architecture: {names}; the reference would not compute what the file holds"
+        "{file}: {count} tensors have no place in this architecture: {names}; the reference would not compute what the file holds: take config.json and weights of one checkpoint"
     )]
     UnusedTensors {
         /// The file or folder.

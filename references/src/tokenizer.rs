@@ -90,6 +90,15 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The text of one id as it stands inside a text, with a leading space where it has one; empty for an id it does not know.
+    #[must_use]
+    pub fn token_text(&self, id: u32) -> String {
+        let alone = self.decode(&[id]);
+        // Some decoders drop the space before the first token.
+        let twice = self.decode(&[id, id]);
+        twice.strip_prefix(&alone).map(str::to_owned).unwrap_or(alone)
+    }
+
     /// The text of ids, special tokens included; ids it does not know are left out.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {

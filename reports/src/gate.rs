@@ -118,7 +118,7 @@ fn comparisons(gate: &Gate) -> impl Iterator<Item = (Scope, Metric, &MetricCompa
     gate.scopes.iter().flat_map(|(scope, metrics)| metrics.iter().map(move |(metric, found)| (*scope, *metric, found)))
 }
 
-fn rows(gate: &Gate) -> Vec<Vec<String>> {
+pub(crate) fn rows(gate: &Gate) -> Vec<Vec<String>> {
     let row = |(scope, metric, found): (Scope, Metric, &MetricComparison)| {
         vec![
             scope.to_string(),
@@ -134,7 +134,7 @@ fn rows(gate: &Gate) -> Vec<Vec<String>> {
     comparisons(gate).map(row).collect()
 }
 
-fn spreads(gate: &Gate) -> Vec<Vec<String>> {
+pub(crate) fn spreads(gate: &Gate) -> Vec<Vec<String>> {
     let row = |(scope, metric, found): (Scope, Metric, &MetricComparison)| {
         let interval = found.interval.map(|[low, high]| format!("[{}, {}]", magnitude(low), magnitude(high)));
         vec![
@@ -175,7 +175,7 @@ fn result(found: &MetricComparison) -> String {
     }
 }
 
-const fn word(conclusion: GateConclusion) -> &'static str {
+pub(crate) const fn word(conclusion: GateConclusion) -> &'static str {
     match conclusion {
         GateConclusion::DeviceFailure => "device failure",
         other => other.name(),
@@ -191,7 +191,7 @@ const fn moved(movement: Movement) -> &'static str {
     }
 }
 
-fn side(side: &GateSide) -> String {
+pub(crate) fn side(side: &GateSide) -> String {
     format!("{}, {} by itself", arm(&side.arm), side.verdict)
 }
 
@@ -202,7 +202,7 @@ fn arm(arm: &BlessedArm) -> String {
     printable(&format!("{device}{recipe}"))
 }
 
-fn prompts(gate: &Gate) -> String {
+pub(crate) fn prompts(gate: &Gate) -> String {
     format!(
         "{}, the unit of every test; what harms fewer than {:.0} % of prompts may be in none of them",
         gate.prompts,

@@ -10,11 +10,15 @@ mod attribution;
 mod axes;
 mod curves;
 mod diagnosis;
+mod environment;
+mod gate;
 mod heatmap;
 mod history;
 mod page;
 mod plot;
+mod quantisation;
 mod scope;
+mod strip;
 mod sweep;
 
 use fidelity_verdict::{ActivationProfile, Advice, Cell, PastRun, Verdict};
@@ -26,22 +30,22 @@ use self::{
     activations::ActivationsPage, advice::AdvicePage, arms::ArmsPage, history::HistoryPage, page::Page,
     sweep::SweepPage,
 };
-use crate::{ReportError, arms::ArmReports};
+use crate::{Circumstances, ReportError, arms::ArmReports};
 
 /// The page; `reproduce` is the command line shown as the way to repeat the run.
 ///
 /// # Errors
 /// The template does not fit its data or a chart cannot be drawn: a fault of ours.
 pub fn html(verdict: &Verdict, reproduce: &str) -> Result<String, ReportError> {
-    html_with_past(verdict, reproduce, &[])
+    html_among(verdict, &Circumstances { reproduce, ..Circumstances::default() })
 }
 
-/// The same with the run among those of the same checkpoint and arm before it, the run itself the last of them.
+/// The same with what is known beside the verdict.
 ///
 /// # Errors
 /// The template does not fit its data or a chart cannot be drawn: a fault of ours.
-pub fn html_with_past(verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<String, ReportError> {
-    render("report.html", Page::of(verdict, reproduce, past)?)
+pub fn html_among(verdict: &Verdict, among: &Circumstances<'_>) -> Result<String, ReportError> {
+    render("report.html", Page::of(verdict, among)?)
 }
 
 /// Runs over time on a page of their own: a curve for every checkpoint and arm.

@@ -52,7 +52,7 @@ pub use crate::{
     forging::{forging_line, forging_terminal},
     gate::{gate_line, gate_markdown, gate_terminal},
     history::{history_csv, history_terminal},
-    html::{activations_html, advice_html, arms_html, history_html, html, html_with_past, sweep_html},
+    html::{activations_html, advice_html, arms_html, history_html, html, html_among, sweep_html},
     json::json,
     junit::junit,
     markdown::markdown,
@@ -66,11 +66,35 @@ pub use crate::{
     text::{printable, wrapped},
 };
 
+/// What a report shows beside the verdict and is not of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'a> {
+    /// The command line shown as the way to repeat the run.
+    pub reproduce: &'a str,
+    /// Runs of the same checkpoint and arm, the run itself the last of them; nothing where it is alone.
+    pub past: &'a [PastRun],
+    /// Where and when it ran, where that is known.
+    pub machine: Option<&'a Machine>,
+    /// What a gate concluded of it, where one was asked.
+    pub gate: Option<&'a Gate>,
+}
+
+/// Where and when a run was computed, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The version of this program.
+    pub fidelity: String,
+    /// Operating system, architecture and number of cores.
+    pub host: String,
+    /// When the run began.
+    pub begun: String,
+}
+
 /// A report that could not be made or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The file system said no.
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}: {source}; check rights and free space")]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -78,19 +102,19 @@ pub enum ReportError {
         source: io::Error,
     },
     /// The verdict does not form JSON: a fault of ours.
-    #[error("cannot write the verdict as JSON: {0}")]
+    #[error("cannot write the verdict as JSON: {0}; this is a fault of fidelity, report it")]
     Json(#[from] serde_json::Error),
     /// The page template does not fit its data: a fault of ours.
-    #[error("cannot fill the page: {0}")]
+    #[error("cannot fill the page: {0}; this is a fault of fidelity, report it")]
     Template(#[from] minijinja::Error),
     /// The document for CI systems does not form: a fault of ours.
-    #[error("cannot write JUnit XML: {reason}")]
+    #[error("cannot write JUnit XML: {reason}; this is a fault of fidelity, report it")]
     Junit {
         /// What the library says.
         reason: String,
     },
     /// A chart cannot be drawn: a fault of ours.
-    #[error("cannot draw the chart `{chart}`: {reason}")]
+    #[error("cannot draw the chart `{chart}`: {reason}; this is a fault of fidelity, report it")]
     Chart {
         /// Which.
         chart: &'static str,
@@ -106,31 +130,45 @@ pub enum ReportError {
 /// A report cannot be made, or the file system says no.
 pub fn write_all(folder: &Path, verdict: &Verdict, reproduce: &str) -> Result<(), ReportError> {
     write_verdict(folder, verdict)?;
-    write_reports(folder, verdict, reproduce, &[])
+    write_reports(folder, verdict, &Circumstances { reproduce, ..Circumstances::default() })
 }
 
-/// Writes `verdict.json` alone into `folder`, which is created if needed.
+/// Writes `verdict.json` alone into `folder`, which is created if needed. The gate of another verdict that was there goes: it says
+/// nothing of this one.
 ///
 /// # Errors
 /// It cannot be made, or the file system says no.
 pub fn write_verdict(folder: &Path, verdict: &Verdict) -> Result<(), ReportError> {
-    write(folder, [("verdict.json", json(verdict)?)])
+    let text = json(verdict)?;
+    let same = fs::read_to_string(folder.join("verdict.json")).is_ok_and(|before| before == text);
+    for path in ["gate.json", "gate.md"].map(|name| folder.join(name)).into_iter().filter(|path| !same && path.exists())
+    {
+        fs::remove_file(&path).map_err(|source| ReportError::Io { path, source })?;
+    }
+    write(folder, [("verdict.json", text)])
 }
 
-/// Writes what is made of a verdict: `positions.csv`, `layers.csv`, `junit.xml`, `summary.md` and `report.html`, which shows the
-/// run among those of the same checkpoint and arm before it, `past`, the run itself the last of them.
+/// Writes what is made of a verdict: `positions.csv`, `layers.csv`, `junit.xml`, `summary.md` and `report.html`.
 ///
 /// # Errors
 /// A report cannot be made, or the file system says no.
-pub fn write_reports(folder: &Path, verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<(), ReportError> {
+pub fn write_reports(folder: &Path, verdict: &Verdict, among: &Circumstances<'_>) -> Result<(), ReportError> {
     let files = [
         ("positions.csv", positions_csv(verdict)),
         ("layers.csv", layers_csv(verdict)),
         ("junit.xml", junit(verdict)?),
-        ("summary.md", markdown(verdict, reproduce)),
-        ("report.html", html_with_past(verdict, reproduce, past)?),
+        ("summary.md", markdown(verdict, among.reproduce)),
+        ("report.html", html_among(verdict, among)?),
     ];
     write(folder, files)
+}
+
+/// Writes `report.html` alone, into a folder that is there.
+///
+/// # Errors
+/// It cannot be made, or the file system says no.
+pub fn write_page(folder: &Path, verdict: &Verdict, among: &Circumstances<'_>) -> Result<(), ReportError> {
+    write(folder, [("report.html", html_among(verdict, among)?)])
 }
 
 /// Writes `arms.csv` and `report.html` with all arms into `folder`, and the files of [`write_all`] of each arm into a folder of

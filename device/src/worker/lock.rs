@@ -15,7 +15,7 @@ pub(crate) struct DeviceLock(#[expect(dead_code, reason = "closing it gives the 
 pub(crate) enum LockError {
     #[error("device {device} is in use by {}", owner(*.pid))]
     Held { device: String, pid: Option<u32> },
-    #[error("cannot lock {path}: {source}")]
+    #[error("cannot lock {path}: {source}; check its rights")]
     Io { path: PathBuf, source: io::Error },
 }
 

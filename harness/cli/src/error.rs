@@ -58,9 +58,9 @@ pub(crate) enum CliError {
     Hef { path: String, source: HefError },
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {source}; check its name and rights")]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}; check rights and free space")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "checkpoint `{name}` says it is embedded as `{embedded}`, but only `demo` is compiled in; correct its source in checkpoints.toml"
@@ -93,7 +93,7 @@ pub(crate) enum CliError {
         "{trace}: its reference attends to {found}, the device to the last {keys} tokens (its KV-cache); record the reference on the way, or generate less"
     )]
     OtherKeys { trace: PathBuf, found: String, keys: u32 },
-    #[error("--scopes: the HEF does not offer {scope}; it offers {offered}")]
+    #[error("--scopes: the HEF does not offer {scope}; it offers {offered}; leave the others out")]
     ScopeNotOffered { scope: &'static str, offered: String },
     #[error("--device replay has nothing to record: {trace} is a trace already; judge it with `run` or `compare`")]
     RecordReplay { trace: PathBuf },
@@ -103,7 +103,9 @@ pub(crate) enum CliError {
         "the prompts are text, which needs a tokenizer: give --checkpoint or --weights, or the prompts as token ids"
     )]
     NoTokenizer,
-    #[error("--fault: `{fault}` would change nothing in this checkpoint: {why}")]
+    #[error(
+        "--fault: `{fault}` would change nothing in this checkpoint: {why}; choose another (`fidelity list faults`)"
+    )]
     ImmuneToFault { fault: &'static str, why: &'static str },
     #[error("--scopes: `{0}` is not a scope; scopes are base, prefill, tbt, tbt_free, tbt_self")]
     Scope(String),
@@ -115,7 +117,7 @@ pub(crate) enum CliError {
     SiteNotComputed { site: &'static str, model_type: String },
     #[error("--scopes: `{scope}` needs generated ids, but --new-tokens is {new_tokens}; give at least {needed}")]
     TooFewNewTokens { scope: &'static str, new_tokens: usize, needed: usize },
-    #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {})", vocabulary - 1)]
+    #[error("prompt `{prompt}`: token id {id} at position {position} is outside the vocabulary of {vocabulary} (0 to {}); give ids of this checkpoint's tokenizer", vocabulary - 1)]
     IdOutsideVocabulary { prompt: String, id: u32, position: usize, vocabulary: usize },
     #[error("prompt `{prompt}` has no tokens; it needs at least one")]
     NoTokens { prompt: String },
@@ -174,7 +176,7 @@ pub(crate) enum CliError {
         "a stored trace cannot be bisected, since it cannot be run again: {trace}; give --device emulator or hailo"
     )]
     BisectReplay { trace: PathBuf },
-    #[error("an encoder cannot be bisected: there are no logits to judge by")]
+    #[error("an encoder cannot be bisected: there are no logits to judge by; `fidelity run` names its first bad site")]
     BisectEncoder,
     #[error("--block {block}: the checkpoint has {blocks} blocks, counted from 0")]
     NoBlock { block: usize, blocks: usize },
@@ -190,7 +192,9 @@ pub(crate) enum CliError {
     Diagnose(#[from] DiagnoseError),
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    #[error("in {what}: {source}; this is a fault of fidelity or too little memory")]
+    #[error(
+        "in {what}: {source}; this is a fault of fidelity or too little memory; try fewer prompts, and report it if it stays"
+    )]
     Compute { what: &'static str, source: candle_core::Error },
     #[error("there is no cache folder: neither FIDELITY_CACHE, XDG_CACHE_HOME nor HOME is set; set one")]
     NoCacheFolder,

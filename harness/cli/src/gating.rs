@@ -12,6 +12,7 @@ use fidelity_verdict::{BASELINE_LIMIT_BYTES, Baseline, GateSettings, Metric, Ver
 use serde_json::Value;
 
 use crate::{
+    described::show_gate,
     error::CliError,
     output::{Form, say_gate},
     resources::read,
@@ -68,11 +69,18 @@ pub(crate) fn settings(margins: &[(Metric, f64)]) -> GateSettings {
 }
 
 /// Gates a run that has just been written; the exit code is the worse one.
-pub(crate) fn gate_run(verdict: &Verdict, folder: &Path, named: Option<&Path>, form: Form) -> Result<u8, CliError> {
+pub(crate) fn gate_run(
+    verdict: &Verdict,
+    folder: &Path,
+    named: Option<&Path>,
+    history: Option<&str>,
+    form: Form,
+) -> Result<u8, CliError> {
     let run = StoredRun { verdict: verdict.clone(), folder: folder.to_owned(), versions: versions(folder) };
     let baseline = baseline_for(&run, named, "gate")?;
     let gate = gate(&baseline, verdict, &run.versions, &settings(&[]), &[])?;
     write_gate(folder, &gate)?;
+    show_gate(folder, verdict, &gate, history)?;
     // Standard output is verdict.json's.
     if !matches!(form, Form::Json) {
         say_gate(&gate, form);

@@ -1,6 +1,6 @@
 //! From two traces to a verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fidelity_compare::{Header, NotComputed, PromptComparison, PromptSettings, compare_prompt, conclude, generated};
 use fidelity_references::{Decoder, Tokenizer, local_blocks};
@@ -60,7 +60,20 @@ pub(crate) fn judge(reference: &Trace, device: &Trace, helpers: &Helpers<'_>) ->
         generated: generations(&pairs, its, &thresholds, helpers.tokenizer),
         thresholds,
     };
-    Ok(conclude(header, comparisons))
+    let mut verdict = conclude(header, comparisons);
+    verdict.token_text = helpers.tokenizer.map(|tokenizer| token_text(&verdict, tokenizer)).unwrap_or_default();
+    Ok(verdict)
+}
+
+/// The text of every id that a row names beside what is most probable.
+fn token_text(verdict: &Verdict, tokenizer: &Tokenizer) -> BTreeMap<u32, String> {
+    let rows = verdict.scopes.values().flat_map(|scope| &scope.rows).filter(|row| !row.reference_top5.is_empty());
+    let ids = rows.flat_map(|row| {
+        let likely = row.reference_top5.iter().chain(&row.device_top5).map(|(id, _)| *id);
+        likely.chain([row.token_id])
+    });
+    let ids: BTreeSet<u32> = ids.collect();
+    ids.into_iter().map(|id| (id, tokenizer.token_text(id))).collect()
 }
 
 fn pairs<'a>(ours: &'a Manifest, its: &Manifest) -> Vec<Pair<'a>> {

@@ -8,6 +8,7 @@ mod beside;
 mod bisecting;
 mod check_text;
 mod commands;
+mod described;
 mod device;
 mod diagnosis;
 mod doctor;

@@ -120,9 +120,14 @@ impl RunFolder {
 
 /// The command line, ready to be pasted into a shell.
 pub(crate) fn command_line() -> String {
+    shell_line(env::args().skip(1))
+}
+
+/// Arguments of this program as a line for a shell.
+pub(crate) fn shell_line(arguments: impl Iterator<Item = String>) -> String {
     let plain =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@".contains(c));
-    let arguments = env::args().skip(1).map(|argument| match plain(&argument) {
+    let arguments = arguments.map(|argument| match plain(&argument) {
         true => argument,
         false => format!("'{}'", argument.replace('\'', r"'\''")),
     });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fidelity_trace::{CheckpointIdentity, Network, OutsideRange, Scope, Site, Status};
 use fidelity_verdict::{
-    Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict,
+    Arms, ExitCode, FORMAT, Generated, Outcome, PromptResult, ScopeResult, Thresholds, VERSION, Verdict, telling_scopes,
 };
 
 use crate::{
@@ -93,6 +93,7 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         notes.extend(calibration::note(scope, &outside_range, concluded.first_bad_site));
         scopes.insert(scope, ScopeResult { outside_range, ..concluded });
     }
+    tell_once(&mut scopes);
     notes.extend(
         scopes_lost(&prompts).map(|scope| format!("the arm holds no {scope}, which the reference does: not compared")),
     );
@@ -116,8 +117,18 @@ pub fn conclude(header: Header, prompts: Vec<PromptComparison>) -> Verdict {
         scopes,
         generated: header.generated,
         prompts: header.prompts,
+        token_text: BTreeMap::new(),
         attribution: None,
         diagnosis: None,
+    }
+}
+
+/// What is most probable is kept once a position: it is for people to read, and most of a row's size.
+fn tell_once(scopes: &mut BTreeMap<Scope, ScopeResult>) {
+    let telling = telling_scopes(scopes);
+    for (scope, result) in scopes {
+        let others = result.rows.iter_mut().filter(|row| telling.get(&(row.prompt, row.position)) != Some(scope));
+        others.for_each(|row| (row.reference_top5, row.device_top5) = Default::default());
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is measured on a row of logits beyond [`crate::row`].
 
-use fidelity_verdict::Agreement;
+use fidelity_verdict::{Agreement, Likely};
+
+/// How many of the most probable tokens of a row are kept.
+const MOST_LIKELY: usize = 5;
 
 /// One compared row of logits.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LogitsRow {
     /// Whether the arm makes the reference's choice.
     pub(crate) top1: Agreement,
@@ -13,6 +16,10 @@ pub(crate) struct LogitsRow {
     pub(crate) reference_choice: u32,
     /// Absent when the arm's row is not finite.
     pub(crate) metrics: Option<LogitsMetrics>,
+    /// What the reference holds most probable to follow.
+    pub(crate) reference_top5: Vec<Likely>,
+    /// The same of the arm; empty when its row is not finite.
+    pub(crate) device_top5: Vec<Likely>,
 }
 
 /// The metrics of a finite row.
@@ -34,17 +41,16 @@ pub(crate) struct LogitsMetrics {
 const KL_ROUNDING_NATS: f64 = 1e-12;
 
 /// Measures a row of finite logits, `target` being the token fed at the next position.
-pub(crate) fn measure(reference: &[f32], device: &[f32], target: Option<u32>) -> LogitsMetrics {
-    let (r, d) = (LogSoftmax::of(reference), LogSoftmax::of(device));
-    let reference_choice = choice(reference);
+pub(crate) fn measure(r: &LogSoftmax<'_>, d: &LogSoftmax<'_>, target: Option<u32>) -> LogitsMetrics {
+    let reference_choice = choice(r.row);
     LogitsMetrics {
-        kl: divergence(&r, &d),
-        device_choice: id(choice(device)),
-        rank: rank(device, reference_choice),
+        kl: divergence(r, d),
+        device_choice: id(choice(d.row)),
+        rank: rank(d.row, reference_choice),
         delta_log_prob: d.at(reference_choice) - r.at(reference_choice),
         target_gap: target
             .map(|token| token as usize)
-            .filter(|token| *token < reference.len())
+            .filter(|token| *token < r.row.len())
             .map(|token| r.at(token) - d.at(token)),
     }
 }
@@ -79,14 +85,14 @@ fn divergence(reference: &LogSoftmax<'_>, device: &LogSoftmax<'_>) -> f64 {
 }
 
 /// log p = (logit − max) − log Σ exp(logit − max), in f64.
-struct LogSoftmax<'a> {
+pub(crate) struct LogSoftmax<'a> {
     row: &'a [f32],
     max: f64,
     log_sum: f64,
 }
 
 impl<'a> LogSoftmax<'a> {
-    fn of(row: &'a [f32]) -> Self {
+    pub(crate) fn of(row: &'a [f32]) -> Self {
         let max = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
         let sum: f64 = row.iter().map(|logit| (f64::from(*logit) - max).exp()).sum();
         Self { row, max, log_sum: sum.ln() }
@@ -94,6 +100,19 @@ impl<'a> LogSoftmax<'a> {
 
     fn at(&self, index: usize) -> f64 {
         f64::from(self.row[index]) - self.max - self.log_sum
+    }
+
+    /// The most probable ids, the lowest first on equality.
+    pub(crate) fn top5(&self) -> Vec<Likely> {
+        let mut best: Vec<usize> = Vec::with_capacity(MOST_LIKELY + 1);
+        for (index, logit) in self.row.iter().enumerate() {
+            let place = best.partition_point(|other| self.row[*other] >= *logit);
+            if place < MOST_LIKELY {
+                best.insert(place, index);
+                best.truncate(MOST_LIKELY);
+            }
+        }
+        best.into_iter().map(|index| (id(index), self.at(index).exp())).collect()
     }
 }
 
@@ -103,6 +122,19 @@ mod tests {
 
     fn close(found: f64, expected: f64) {
         assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
+    }
+
+    fn measure(reference: &[f32], device: &[f32], target: Option<u32>) -> LogitsMetrics {
+        super::measure(&LogSoftmax::of(reference), &LogSoftmax::of(device), target)
+    }
+
+    #[test]
+    fn the_most_probable_come_first_and_the_lowest_id_of_equals() {
+        let row = [0.1_f32, 0.3, 0.05, 0.3, 0.05, 0.15, 0.05].map(f32::ln);
+        let found = LogSoftmax::of(&row).top5();
+        assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 3, 5, 0, 2]);
+        found.iter().zip([0.3, 0.3, 0.15, 0.1, 0.05]).for_each(|((_, found), expected)| close(*found, expected));
+        assert_eq!(LogSoftmax::of(&[4.0, 7.0]).top5().len(), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fidelity_verdict::Agreement;
 use crate::{
     agreement::{self, Grid},
     local::local_errors,
-    logits::{self, LogitsRow},
+    logits::{self, LogSoftmax, LogitsRow},
     matching::{Dependence, Matching, Pair, match_rows},
     row::{self, Measured, RowMetrics},
 };
@@ -237,10 +237,14 @@ fn logits_row(
     } else {
         (Agreement::Flip, Agreement::Flip)
     };
+    let ours = LogSoftmax::of(expected);
+    let its = metrics.map(|_| LogSoftmax::of(found));
     LogitsRow {
         top1,
         top5,
         reference_choice: logits::id(logits::choice(expected)),
-        metrics: metrics.map(|_| logits::measure(expected, found, pair.next_token)),
+        metrics: its.as_ref().map(|its| logits::measure(&ours, its, pair.next_token)),
+        reference_top5: ours.top5(),
+        device_top5: its.as_ref().map(LogSoftmax::top5).unwrap_or_default(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fidelity_trace::{BlockSite, Site, Status};
-use fidelity_verdict::{BlockError, Coverage, Outcome, RowResult, ScopeResult, SiteResult};
+use fidelity_verdict::{BlockError, Coverage, Likely, Outcome, RowResult, ScopeResult, SiteResult};
 
 use crate::{
     bootstrap::Resamples,
@@ -129,6 +129,9 @@ fn rows(prompts: &[&ScopeComparison], judged: Site) -> Vec<RowResult> {
 
 fn row_result(prompt: usize, row: &SiteRow, logits: Option<&LogitsRow>, centred: Option<f64>) -> RowResult {
     let metrics = logits.and_then(|logits| logits.metrics);
+    let likely = |of: fn(&LogitsRow) -> &Vec<Likely>| {
+        logits.map(of).into_iter().flatten().map(|(id, probability)| (*id, rounded(*probability))).collect()
+    };
     RowResult {
         prompt,
         position: row.position,
@@ -147,5 +150,7 @@ fn row_result(prompt: usize, row: &SiteRow, logits: Option<&LogitsRow>, centred:
         device_choice: metrics.map(|row| row.device_choice),
         rank: metrics.map(|row| row.rank),
         delta_log_prob: metrics.map(|row| rounded(row.delta_log_prob)),
+        reference_top5: likely(|row| &row.reference_top5),
+        device_top5: likely(|row| &row.device_top5),
     }
 }

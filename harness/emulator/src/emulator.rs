@@ -52,7 +52,7 @@ pub enum EmulatorError {
     Fault(candle_core::Error),
     /// A site's range is not finite.
     #[error(
-        "calibration: {site} has the range {found}, expected finite values; the checkpoint itself overflows on the calibration prompts"
+        "calibration: {site} has the range {found}, expected finite values; the checkpoint itself overflows on the calibration prompts; give others by --calibration"
     )]
     Range {
         /// The site.
@@ -64,7 +64,9 @@ pub enum EmulatorError {
     #[error("the recipe rotates, equalises, clips or corrects other layers than the calibrated one: a fault of ours")]
     OtherCalibration,
     /// In an encoder every position sees every other.
-    #[error("position 0 cannot be set apart in an encoder, where every position sees every other")]
+    #[error(
+        "position 0 cannot be set apart in an encoder, where every position sees every other; leave out --first-position"
+    )]
     NoFirstPosition,
 }
 

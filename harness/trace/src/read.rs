@@ -37,7 +37,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The manifest is no manifest.
-    #[error("{path} is not a trace manifest: {reason}")]
+    #[error("{path} is not a trace manifest: {reason}; give the folder of a trace (docs/TRACE.md)")]
     Manifest {
         /// The file.
         path: PathBuf,

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The file system said no.
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}: {source}; check rights and free space")]
     Io {
         /// The file or folder.
         path: PathBuf,

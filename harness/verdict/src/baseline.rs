@@ -182,7 +182,7 @@ pub struct Baseline {
 
 /// A file that is no baseline.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin} is not a baseline that this version reads: {reason}")]
+#[error("{origin} is not a baseline that this version reads: {reason}; make it again with `fidelity bless`")]
 pub struct BaselineError {
     /// The file.
     pub origin: String,

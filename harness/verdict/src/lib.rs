@@ -55,7 +55,8 @@ pub use gate_settings::{DEFAULT_GATE, GateSettings};
 pub use outcome::{Agreement, Outcome};
 pub use past::{PastEstimate, PastRun, PastScope};
 pub use results::{
-    BlockError, Coverage, FirstBadSite, Generated, LogitsResult, Profile, Rate, RowResult, ScopeResult, SiteResult,
+    BlockError, Coverage, FirstBadSite, Generated, Likely, LogitsResult, Profile, Rate, RowResult, ScopeResult,
+    SiteResult, telling_scopes,
 };
 pub use self_test::{Bars, CaseOutcome, DETECTABLE, Rates, SelfTest, SelfTestCase, bars};
 pub use sweep::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_trace::{OutsideRange, Site};
+use fidelity_trace::{OutsideRange, Scope, Site};
 use serde::{Deserialize, Serialize};
 
 use crate::{Agreement, Interval, Outcome, Summary};
@@ -76,6 +76,9 @@ pub struct SiteResult {
     pub logits: Option<LogitsResult>,
 }
 
+/// A token id and its probability.
+pub type Likely = (u32, f64);
+
 /// One row of the judged site: of logits, or of an encoder's last hidden state, where what is of logits only is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
@@ -114,6 +117,23 @@ pub struct RowResult {
     pub rank: Option<u32>,
     /// Arm's minus reference's log-probability of the reference's choice, nats.
     pub delta_log_prob: Option<f64>,
+    /// What the reference holds most probable to follow, at most five, the most probable first; only in the scope that tells of
+    /// this position ([`telling_scopes`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reference_top5: Vec<Likely>,
+    /// The same of the arm; empty in a row that is not finite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_top5: Vec<Likely>,
+}
+
+/// The scope that tells most of a position, by index of the prompt and position: the KV-cache's own, as text is made, before
+/// `base`, and the probe `tbt_self` where there is no other.
+#[must_use]
+pub fn telling_scopes(scopes: &BTreeMap<Scope, ScopeResult>) -> BTreeMap<(usize, u32), Scope> {
+    let order = [Scope::TbtSelf, Scope::Base, Scope::Tbt, Scope::Prefill];
+    let held = order.into_iter().filter_map(|scope| Some((scope, scopes.get(&scope)?)));
+    // The last one that has the row stays.
+    held.flat_map(|(scope, result)| result.rows.iter().map(move |row| ((row.prompt, row.position), scope))).collect()
 }
 
 /// The first site that goes wrong.

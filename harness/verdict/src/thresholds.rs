@@ -39,7 +39,9 @@ pub struct Thresholds {
 #[derive(Debug, thiserror::Error)]
 pub enum ThresholdsError {
     /// Broken would begin above faithful.
-    #[error("thresholds: broken_pearson {broken} must be below faithful_pearson {faithful}")]
+    #[error(
+        "thresholds: broken_pearson {broken} must be below faithful_pearson {faithful}; correct them in checkpoints.toml"
+    )]
     Order {
         /// Below this is broken.
         broken: f64,

@@ -90,6 +90,9 @@ pub struct Verdict {
     pub generated: Option<Generated>,
     /// The prompts.
     pub prompts: Vec<PromptResult>,
+    /// The text of every token id that a row of logits names as fed or as probable, where a tokenizer was at hand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub token_text: BTreeMap<u32, String>,
     /// Whose the distance is, where an emulator of the device's recipe was run beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<Attribution>,
@@ -102,7 +105,7 @@ pub struct Verdict {
 #[derive(Debug, thiserror::Error)]
 pub enum VerdictError {
     /// Not JSON of this schema.
-    #[error("{origin} is not a verdict of this format: {reason}")]
+    #[error("{origin} is not a verdict of this format: {reason}; give the folder of a run, or run again")]
     Json {
         /// The file.
         origin: String,
@@ -110,7 +113,9 @@ pub enum VerdictError {
         reason: String,
     },
     /// Another format or version.
-    #[error("{origin}: `{key}` is `{found}`, expected `{expected}`")]
+    #[error(
+        "{origin}: `{key}` is `{found}`, expected `{expected}`; read it with the fidelity that wrote it, or run again"
+    )]
     Version {
         /// The file.
         origin: String,

@@ -1,18 +1,22 @@
 //! What the template shows, already in words.
 
 use fidelity_trace::Status;
-use fidelity_verdict::{ArmIdentity, Outcome, PastRun, Verdict};
+use fidelity_verdict::{ArmIdentity, Outcome, Verdict};
 use serde::Serialize;
 
 use super::{
     attribution::AttributionView,
     diagnosis::DiagnosisView,
+    environment::environment,
+    gate::GateView,
     heatmap::{Swatch, legend},
     history::SeriesView,
+    quantisation::QuantisationView,
     scope::ScopeView,
+    strip::StripsView,
 };
 use crate::{
-    ReportError, generated,
+    Circumstances, ReportError, generated,
     identity::{checkpoint_name, deviation, is_expected, is_injected, name_in_role, plain, prompt_counts, sorted},
     judged,
     numbers::magnitude,
@@ -39,15 +43,19 @@ pub(super) struct Page {
     prompt_counts: String,
     arms: [ArmView; 2],
     injected: Vec<String>,
+    gate: Option<GateView>,
     diagnosis: Option<DiagnosisView>,
     attribution: Option<AttributionView>,
     scopes: Vec<ScopeView>,
     generated: Option<GeneratedView>,
+    tokens: Option<StripsView>,
+    quantisation: Option<QuantisationView>,
     legend: Vec<Swatch>,
     notes: Vec<String>,
     thresholds: Vec<Fact>,
     thresholds_reason: Option<String>,
     bootstrap: String,
+    environment: Vec<Fact>,
     checkpoint_facts: Vec<Fact>,
     prompts: Vec<PromptView>,
     prompts_left_out: usize,
@@ -100,7 +108,8 @@ struct PromptView {
 }
 
 impl Page {
-    pub(super) fn of(verdict: &Verdict, reproduce: &str, past: &[PastRun]) -> Result<Self, ReportError> {
+    pub(super) fn of(verdict: &Verdict, among: &Circumstances<'_>) -> Result<Self, ReportError> {
+        let Circumstances { reproduce, past, machine, gate } = *among;
         let arms = &verdict.arms;
         let injected =
             arms.reference.deviations.iter().chain(&arms.device.deviations).filter(|applied| is_injected(applied));
@@ -116,15 +125,19 @@ impl Page {
             prompt_counts: prompt_counts(verdict),
             arms: [ArmView::of("reference", &arms.reference), ArmView::of("device", &arms.device)],
             injected: injected.map(deviation).collect(),
+            gate: gate.map(GateView::of),
             diagnosis: DiagnosisView::of(verdict),
             attribution: verdict.attribution.as_ref().map(AttributionView::of),
             scopes: scopes.collect::<Result<_, _>>()?,
             generated: generated_view(verdict),
+            tokens: StripsView::of(verdict),
+            quantisation: QuantisationView::of(verdict),
             legend: legend(),
             notes: verdict.notes.iter().map(|note| printable(note)).collect(),
             thresholds: thresholds(verdict),
             thresholds_reason: verdict.thresholds.reason.as_deref().map(printable),
             bootstrap: format!("{} resamples, seed {}", verdict.bootstrap.resamples, verdict.bootstrap.seed),
+            environment: environment(verdict, machine),
             checkpoint_facts: checkpoint_facts(verdict),
             prompts: prompts(verdict),
             prompts_left_out: verdict.prompts.len().saturating_sub(PROMPTS_LISTED),

@@ -25,14 +25,18 @@ const THEMES = { light: [], dark: ["--force-dark-mode", "--blink-settings=prefer
 const run = `
 addEventListener("load", async () => {
   document.querySelectorAll("details").forEach((it) => { it.open = true; });
+  // One cell of the tokens, as by its key; no script of the page's own does it.
+  const cell = document.querySelector("button[popovertarget]");
+  cell?.click();
+  const opens = !cell || document.querySelector(":popover-open") !== null;
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   let found;
   try {
     const results = await axe.run();
-    found = { dark, passes: results.passes.length,
+    found = { dark, opens, passes: results.passes.length,
       violations: results.violations.map((it) => ({ id: it.id, help: it.help, nodes: it.nodes.slice(0, 3).map((node) => node.html) })) };
   } catch (error) {
-    found = { dark, passes: 0, violations: [{ id: "axe did not run", help: String(error), nodes: [] }] };
+    found = { dark, opens, passes: 0, violations: [{ id: "axe did not run", help: String(error), nodes: [] }] };
   }
   const told = document.createElement("pre");
   told.id = "axe-results";
@@ -69,6 +73,7 @@ function check(page) {
       ...messages.map((line) => `console: ${line}`),
       ...found.violations.map((it) => `axe ${it.id}: ${it.help}\n      ${it.nodes.join("\n      ")}`),
       ...(found.dark === (theme === "dark") ? [] : [`the theme is not ${theme}`]),
+      ...(found.opens ? [] : ["a token does not open"]),
       ...(found.passes > 10 ? [] : [`axe-core passed only ${found.passes} rules: it saw no page`]),
     ];
     failures += wrong.length;

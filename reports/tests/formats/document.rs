@@ -9,7 +9,7 @@ use crate::sample::{broken, encoder};
 
 const DOCUMENT: &str = include_str!("../../../docs/VERDICT.md");
 /// Fields whose keys are data: scopes, sites, or whatever an arm says of itself.
-const MAPS: [&str; 5] = ["scopes", "sites", "noise_floor", "detail", "parameters"];
+const MAPS: [&str; 6] = ["scopes", "sites", "noise_floor", "detail", "parameters", "token_text"];
 
 #[test]
 fn the_example_is_a_verdict() {

@@ -5,7 +5,7 @@ use fidelity_verdict::Gate;
 use serde_json::{Value, json};
 
 /// One row a prompt, eight of them, and names that would steer a terminal or a page.
-fn undecided() -> Value {
+pub(crate) fn undecided() -> Value {
     let arm = json!({"kind": "hailo", "device": "hailo10h\u{1b}[2J", "recipe": {"name": "a|b<img>", "sha256": "00"}, "calibration": null,
         "first_position": null, "hef_sha256": null});
     let side = json!({"arm": arm, "verdict": "faithful", "versions": {}});
@@ -18,7 +18,7 @@ fn undecided() -> Value {
         "notes": ["firmware was 5.1.0, is\n# 5.2.0"], "scopes": {"prefill": {"top1": top1}}})
 }
 
-fn gate(value: Value) -> Gate {
+pub(crate) fn gate(value: Value) -> Gate {
     serde_json::from_value(value).expect("a gate")
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_reports::{Style, history_csv, history_html, history_terminal, html, html_with_past};
+use fidelity_reports::{Circumstances, Style, history_csv, history_html, history_terminal, html, html_among};
 use fidelity_trace::Scope;
 use fidelity_verdict::{Outcome, PastEstimate, PastRun, PastScope};
 use insta::assert_snapshot;
@@ -72,15 +72,19 @@ fn every_number_is_a_line_of_csv() {
     assert_eq!(history_csv(&[bare]).lines().count(), 2, "a run that compared nothing is there too");
 }
 
+fn among(past: &[PastRun]) -> Circumstances<'_> {
+    Circumstances { reproduce: "fidelity run", past, ..Circumstances::default() }
+}
+
 #[test]
 fn a_report_shows_the_run_among_those_before_it() {
     let runs: Vec<_> = nights().into_iter().filter(|run| run.arm == "hailo10h").collect();
-    let page = html_with_past(&faithful(), "fidelity run", &runs).expect("a page");
+    let page = html_among(&faithful(), &among(&runs)).expect("a page");
     assert!(page.contains("<h2 id=\"history\">History</h2>") && page.contains("Table of 4 runs"));
     // The recipe, with the diagnosis' change of night 3, then the firmware of night 4.
     assert!(page.contains(">recipe</text>") && page.contains(">firmware</text>"));
     assert!(page.contains("firmware 5.2.0 → 5.3.0"));
-    let alone = html_with_past(&faithful(), "fidelity run", &runs[..1]).expect("a page");
+    let alone = html_among(&faithful(), &among(&runs[..1])).expect("a page");
     assert_eq!(alone, html(&faithful(), "fidelity run").expect("a page"), "one run is no history");
 }
 

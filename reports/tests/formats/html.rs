@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use fidelity_reports::html;
+use fidelity_reports::{Circumstances, Machine, html, html_among};
+use fidelity_trace::{ArmKind, OutsideRange, Scope, Site};
+use fidelity_verdict::Agreement;
 use insta::assert_snapshot;
 
-use crate::sample::{HOSTILE, LARGE, Size, all, broken, broken_of, empty, encoder, hostile, odd, sized};
+use crate::{
+    gate::{gate, undecided},
+    sample::{HOSTILE, LARGE, Size, all, broken, broken_of, empty, encoder, faithful, hostile, not_finite, odd, sized},
+};
 
 const REPRODUCE: &str = "fidelity run --checkpoint demo --fault gqa_tile@2";
 
@@ -30,6 +35,85 @@ fn the_verdict_comes_first_and_an_injected_fault_is_said_aloud() {
     let words = words(&page(&broken()));
     let first: Vec<&str> = words.lines().filter(|line| !line.starts_with("✗")).take(6).collect();
     assert_snapshot!(first.join("\n"));
+}
+
+#[test]
+fn a_token_says_its_distance_and_opens_to_what_each_arm_holds_probable() {
+    let mut verdict = faithful();
+    let row = &mut verdict.scopes.get_mut(&Scope::Prefill).expect("held").rows[3];
+    (row.kl, row.top1) = (Some(0.25), Some(Agreement::Flip));
+    (row.reference_top5, row.device_top5) = (vec![(7, 0.75), (9, 0.2)], vec![(9, 0.99999), (8, 1e-6), (6, 1e-7)]);
+    verdict.token_text =
+        [(103, "\n"), (7, " a"), (9, "<b>"), (8, ""), (6, " ")].map(|(id, text)| (id, text.to_owned())).into();
+    let page = page(&verdict);
+    let cell = page.split_once("class=\"k4\" popovertarget=").expect("a cell of its colour").1;
+    let cell = cell.split_once("</table>").expect("a table").0;
+    for said in [
+        "data-kl=\"0.250\"",
+        ">\\n<b>≠</b></button>",
+        "“\\n” (id 103)",
+        "at position 3",
+        "another first choice",
+        "<tr><td>“ a”<td>0.750<td>“&lt;b&gt;”<td>&gt;0.999</tr>",
+        "<td>#8<td>1.00e-6</tr>",
+        "<td>“␣”<td>1.00e-7</tr>",
+    ] {
+        assert!(cell.contains(said), "{said} in\n{cell}");
+    }
+}
+
+#[test]
+fn rows_that_are_not_finite_are_no_colour_and_old_verdicts_open_nothing() {
+    let mut verdict = not_finite();
+    assert!(page(&verdict).contains("class=\"nan\" popovertarget=t"));
+    for row in verdict.scopes.values_mut().flat_map(|scope| &mut scope.rows) {
+        (row.reference_top5, row.device_top5) = Default::default();
+    }
+    let page = page(&verdict);
+    assert!(!page.contains("<button") && page.contains("class=\"nan\" title=\"KL not finite\""));
+}
+
+#[test]
+fn what_is_unknown_of_the_environment_says_so() {
+    let mut verdict = faithful();
+    assert!(words(&page(&verdict)).contains("fidelity\nunknown\nmachine\nunknown"));
+    assert!(!words(&page(&verdict)).contains("HailoRT"));
+    verdict.arms.device.arm.kind = ArmKind::Hailo;
+    verdict.arms.device.arm.detail.insert("hailort".into(), "5.2.0".into());
+    let machine = Machine { fidelity: "1.2.3".into(), host: "linux, aarch64".into(), begun: "2026-01-01".into() };
+    let among = Circumstances { machine: Some(&machine), ..Circumstances::default() };
+    let words = words(&html_among(&verdict, &among).expect("a page"));
+    for said in
+        ["fidelity\n1.2.3", "linux, aarch64", "HailoRT\n5.2.0", "firmware\nunknown", &format!("{}\n", "5d".repeat(32))]
+    {
+        assert!(words.contains(said), "{said} in\n{words}");
+    }
+}
+
+#[test]
+fn a_gate_is_told_at_the_top_and_metric_by_metric() {
+    let gate = gate(undecided());
+    let among = Circumstances { gate: Some(&gate), ..Circumstances::default() };
+    let page = html_among(&faithful(), &among).expect("a page");
+    let banner = page.split_once("</header>").expect("a banner").0;
+    assert!(banner.contains("? inconclusive. Exit code 3."), "{banner}");
+    let row = "<th scope=\"row\">prefill</th><td>top-1</td><td class=\"n\">100%</td><td class=\"n\">75.0%</td>\
+               <td class=\"n\">0.250</td><td class=\"n\">[0, 0.500]</td><td class=\"n\">0.02</td><td class=\"n\">0.900</td>\
+               <td>needs 40</td>";
+    assert!(page.contains(row), "{page}");
+    assert!(!page.contains('\u{1b}') && !page.contains("a|b<img>"));
+}
+
+#[test]
+fn quantised_sites_are_listed_with_what_was_clipped() {
+    let mut verdict = faithful();
+    let scope = verdict.scopes.get_mut(&Scope::Base).expect("held");
+    let clipped = OutsideRange { values: 2000, outside: 3, widths: 1.25 };
+    scope.outside_range.insert(Site::FinalNorm, clipped);
+    let said = words(&page(&verdict));
+    assert!(said.contains("final_norm\n30.5") && said.contains("3 of 2000 (0.150 %)\n1.25"), "{said}");
+    verdict.arms.device.deviations.clear();
+    assert!(!words(&page(&verdict)).contains("Quantisation"), "an arm that rounds nothing");
 }
 
 #[test]
@@ -137,8 +221,11 @@ fn text_and_lines_have_the_contrast_of_wcag_aa() {
     let on_panel = ["ink", "muted", "link"].map(|ink| (ink, "panel", 4.5));
     let verdicts = ["faithful", "inconclusive", "degraded", "broken"].map(|on| ("on-verdict", on, 4.5));
     let lines = ["value", "spread", "local", "noise", "hatch"].map(|ink| (ink, "paper", 3.0));
-    let others = [("mark-ink", "mark", 4.5), ("ink", "warning", 4.5)];
-    let pairs: Vec<_> = on_paper.into_iter().chain(on_panel).chain(verdicts).chain(lines).chain(others).collect();
+    let tokens = [("i0", "k0"), ("i1", "k1"), ("i2", "k2"), ("i3", "k3"), ("i4", "k4"), ("i5", "k5")];
+    let tokens = tokens.map(|(ink, ground)| (ink, ground, 4.5));
+    let others = [("mark-ink", "mark", 4.5), ("ink", "warning", 4.5), ("paper", "ink", 4.5)];
+    let pairs: Vec<_> =
+        on_paper.into_iter().chain(on_panel).chain(verdicts).chain(lines).chain(tokens).chain(others).collect();
     for (theme, (ink, ground, least)) in themes().iter().flat_map(|theme| pairs.iter().map(move |pair| (theme, *pair)))
     {
         let ratio = contrast(theme[ink], theme[ground]);

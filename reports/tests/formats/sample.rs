@@ -33,6 +33,9 @@ const SMALL: Size = Size { blocks: 4, prompts: 2, positions: 8 };
 /// A 30-block model on the default prompts.
 pub(crate) const LARGE: Size = Size { blocks: 30, prompts: 16, positions: 96 };
 
+/// Texts of tokens.
+const WORDS: [&str; 7] = [" the", " fox", "'s", " understanding", "\n", " 漢字", "\u{fffd}"];
+
 /// A faithful run in three scopes.
 pub(crate) fn faithful() -> Verdict {
     sized(SMALL)
@@ -127,6 +130,7 @@ pub(crate) fn not_finite() -> Verdict {
             device_choice: None,
             rank: None,
             delta_log_prob: None,
+            device_top5: Vec::new(),
             ..row.clone()
         };
     });
@@ -178,6 +182,7 @@ pub(crate) fn hostile() -> Verdict {
     for prompt in &mut verdict.prompts {
         (prompt.id, prompt.text, prompt.error, prompt.status) = (text(), Some(text()), Some(text()), Status::Failed);
     }
+    verdict.token_text.values_mut().for_each(|token| *token = text());
     if let Some(generated) = &mut verdict.generated {
         generated.reference_text.fill(text());
         generated.device_text.fill(format!("{HOSTILE}{HOSTILE}"));
@@ -301,6 +306,7 @@ fn frame(size: Size) -> Verdict {
         scopes: BTreeMap::new(),
         generated: None,
         prompts: (0..size.prompts).map(|index| prompt(index, size)).collect(),
+        token_text: (100..310 + size.positions).map(|id| (id, WORDS[id as usize % WORDS.len()].to_owned())).collect(),
         attribution: None,
         diagnosis: None,
     }

@@ -15,6 +15,7 @@ use crate::{
     arms::{ArmPlan, Target, continuations as own_continuations, record_emulator, record_reference, reference},
     beside::Beside,
     commands::replay::replay,
+    described::Described,
     device::Device,
     diagnosis::{Patient, Purpose},
     error::CliError,
@@ -36,9 +37,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, CliError> {
         Ended::Judged(ran) => {
             let code = ran.say(args, Purpose::Verdict { diagnosed: !args.no_diagnosis });
             let form = Form::of(args.json, args.output.quiet);
-            args.gate
-                .as_ref()
-                .map_or(Ok(code), |file| gating::gate_run(&ran.verdict, ran.folder.path(), file.as_deref(), form))
+            let history = args.history.as_deref();
+            args.gate.as_ref().map_or(Ok(code), |file| {
+                gating::gate_run(&ran.verdict, ran.folder.path(), file.as_deref(), history, form)
+            })
         }
         Ended::Recorded(shard) => Ok(shard.say()),
     }
@@ -257,7 +259,8 @@ fn finish(
     let occasion = folder.describe_run(&inputs.prompts_origin, args.output.resume)?;
     let past = history::append(args.history.as_deref(), &verdict, occasion);
     let command = args.command.clone().unwrap_or_else(command_line);
-    write_reports(folder.path(), &verdict, &command, &past)?;
+    let described = Described::read(folder.path());
+    write_reports(folder.path(), &verdict, &described.circumstances(&command, &past, None))?;
     github::summarise(&verdict);
     if args.discard_traces {
         traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;

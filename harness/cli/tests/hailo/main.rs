@@ -5,8 +5,10 @@
 
 mod faithful;
 mod faults;
+mod gating;
 mod interrupted;
 mod mishaps;
+mod shards;
 #[expect(dead_code, reason = "shared with the tests of the other commands")]
 #[path = "../program/support.rs"]
 mod support;

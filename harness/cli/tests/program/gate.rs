@@ -329,3 +329,40 @@ fn wrong_calls_are_said() {
         assert!(answer.stderr.contains(says), "{arguments:?}: {}", answer.stderr);
     }
 }
+
+#[test]
+fn the_page_of_a_run_shows_its_gate_until_there_is_another_verdict() {
+    let desk = blessed();
+    let page = || fs::read_to_string(desk.path("good/report.html")).expect("there");
+    assert!(!page().contains("id=\"gate\""), "nobody asked");
+    assert_eq!(desk.fidelity(&["gate", "good"]).code, Some(0));
+    for made_by in ["gate", "report"] {
+        assert_eq!(desk.fidelity(&[made_by, "good"]).code, Some(0));
+        let page = page();
+        assert!(page.contains("Gate against the baseline</a>: ✓ pass"), "{made_by}");
+        let reproduce = page.split_once("<h2 id=\"reproduce\">").expect("it says how").1;
+        assert!(reproduce.contains("<code>fidelity run --scopes base,tbt "), "{made_by}: {reproduce}");
+        assert!(page.contains("<dt>fidelity</dt><dd>") && !page.contains("<dt>machine</dt><dd>unknown"), "{made_by}");
+    }
+    run(&desk, "good", &["--recipe", "a8w8"]);
+    assert!(!desk.path("good/gate.json").exists() && !desk.path("good/gate.md").exists());
+    desk.fidelity(&["report", "good"]);
+    assert!(!page().contains("id=\"gate\""));
+}
+
+#[test]
+fn a_faithful_run_that_fails_its_gate_does_not_look_green() {
+    let desk = blessed();
+    let text = fs::read_to_string(desk.path("good/verdict.json")).expect("there");
+    // The same verdict, but half a nat farther from the reference in every row.
+    let mut verdict: Value = serde_json::from_str(&text).expect("JSON");
+    for row in verdict["scopes"]["base"]["rows"].as_array_mut().expect("rows") {
+        row["kl"] = 0.5.into();
+    }
+    desk.write("worse/verdict.json", &verdict.to_string());
+    let answer = desk.fidelity(&["gate", "worse"]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let page = fs::read_to_string(desk.path("worse/report.html")).expect("there");
+    let banner = page.split_once("</header>").expect("a banner").0;
+    assert!(banner.contains("faithful") && banner.contains("</a>: ✗ fail. Exit code 1."), "{banner}");
+}

@@ -26,11 +26,13 @@ pub enum GateError {
         name: String,
     },
     /// The judge is not the float32 reference.
-    #[error("the run's first arm is `{0}`, not a float32 reference: only distances from a reference are compared")]
+    #[error(
+        "the run's first arm is `{0}`, not a float32 reference: only distances from a reference are compared; gate what `fidelity run` wrote"
+    )]
     NoReference(String),
     /// verdict.json contradicts itself.
     #[error(
-        "verdict.json contradicts itself: scope {scope} has a row of prompt {prompt}, but there are {prompts} prompts"
+        "verdict.json contradicts itself: scope {scope} has a row of prompt {prompt}, but there are {prompts} prompts; run again"
     )]
     NoPrompt {
         /// The scope.

@@ -87,10 +87,12 @@ pub enum DiagnoseError {
     #[error("while predicting what a fault would do: {0}")]
     Compute(String),
     /// There is nothing to explain.
-    #[error("nothing to diagnose: the trace holds no logits of base, prefill or tbt")]
+    #[error("nothing to diagnose: the trace holds no logits of base, prefill or tbt; record one of these scopes")]
     NoLogits,
     /// An encoder has no logits.
-    #[error("nothing to diagnose: the checkpoint is an encoder, and predictions are scored on logits")]
+    #[error(
+        "nothing to diagnose: the checkpoint is an encoder, and predictions are scored on logits; `fidelity run` names its first bad site"
+    )]
     Encoder,
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use fidelity_trace::{BlockSite, Site};
 use fidelity_verdict::{
-    Agreement, BlockError, Coverage, LogitsResult, Outcome, Profile, Rate, RowResult, ScopeResult, SiteResult, Summary,
+    Agreement, BlockError, Coverage, Likely, LogitsResult, Outcome, Profile, Rate, RowResult, ScopeResult, SiteResult,
+    Summary,
 };
 
 use super::Size;
@@ -88,9 +89,16 @@ fn rows(error: f64, size: Size) -> Vec<RowResult> {
             device_choice: Some(300 + position + u32::from(flips)),
             rank: Some(u32::from(flips)),
             delta_log_prob: Some(-distance),
+            reference_top5: likely(300 + position),
+            device_top5: likely(300 + position + u32::from(flips)),
         }
     };
     indices.map(row).collect()
+}
+
+/// Five tokens, `first` before the others.
+fn likely(first: u32) -> Vec<Likely> {
+    (first..).zip([0.612_345, 0.123_456, 0.0712, 0.002_345, 0.000_123_4]).collect()
 }
 
 fn logits(rows: &[RowResult], size: Size, error: f64) -> LogitsResult {
@@ -173,6 +181,7 @@ pub(crate) fn of_encoder(size: Size, verdict: Outcome, error: impl Fn(Site) -> f
         row.centred_cosine = row.pearson.map(|plain| 1.0 - 2.0 * (1.0 - plain));
         (row.kl, row.delta_log_prob) = (None, None);
         (row.top1, row.top5, row.reference_choice, row.device_choice, row.rank) = (None, None, None, None, None);
+        (row.reference_top5, row.device_top5) = (Vec::new(), Vec::new());
     }
     result
 }
