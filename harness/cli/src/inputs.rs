@@ -149,12 +149,10 @@ impl Inputs {
             Some("normal") => (None, Distribution::Normal),
             Some(file) => (Some(file), Distribution::Prompts),
         };
-        let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
-        let (resource, prompts) = resources::prompts("--calibration", file.or(of_row).unwrap_or("calibration"))?;
-        let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
+        let (origin, prompts) = calibration_prompts(&self.checkpoint, self.row.as_ref(), file)?;
         prompts.iter().try_for_each(|prompt| self.check_calibrated(&prompt.id, &prompt.token_ids))?;
         let prompts = prompts.into_iter().map(|prompt| prompt.token_ids).collect();
-        Ok(CalibrationSet { origin: resource.origin, prompts, distribution })
+        Ok(CalibrationSet { origin, prompts, distribution })
     }
 
     /// Refuses ids to calibrate on that the checkpoint cannot be fed.
@@ -178,6 +176,17 @@ impl Inputs {
             remedy: "",
         })
     }
+}
+
+/// Where calibration prompts come from, and they: those asked for, else the checkpoint's own.
+pub(crate) fn calibration_prompts(
+    checkpoint: &Checkpoint,
+    row: Option<&CheckpointRow>,
+    asked: Option<&str>,
+) -> Result<(String, Vec<PromptRecord>), CliError> {
+    let of_row = row.and_then(|row| row.calibration.as_deref());
+    let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
+    Ok((resource.origin, tokenised(checkpoint, row, &prompts)?))
 }
 
 /// Refuses prompts without tokens, and ids that the checkpoint has no embedding of.
