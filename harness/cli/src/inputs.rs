@@ -1,6 +1,10 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use fidelity_emulator::{CalibrationSet, Distribution};
 use fidelity_references::{Checkpoint, HubSettings, fetch};
@@ -71,7 +75,7 @@ impl Inputs {
         let feeding = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint, progress)?;
-        checkpoint.warnings().iter().for_each(|warning| output::warn(warning));
+        warn(&checkpoint);
         let architecture = checkpoint.architecture();
         taps.check(architecture.blocks as u32)?;
         if let Some(site) = taps.named().into_iter().find(|site| !architecture.computes(*site)) {
@@ -175,6 +179,19 @@ impl Inputs {
             limit: longest,
             remedy: "",
         })
+    }
+}
+
+/// Says the warnings of a checkpoint once, however often it is opened: a sweep opens it for every cell.
+fn warn(checkpoint: &Checkpoint) {
+    static SAID: Mutex<BTreeSet<[String; 4]>> = Mutex::new(BTreeSet::new());
+    let identity = checkpoint.identity();
+    for warning in checkpoint.warnings() {
+        let weights = identity.weights_sha256.clone().unwrap_or_default();
+        let said = [identity.name.clone(), identity.source.clone(), weights, warning.clone()];
+        if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(said) {
+            output::warn(warning);
+        }
     }
 }
 
