@@ -44,7 +44,7 @@ pub(super) struct Relation {
     pub(super) vocabulary: Vec<usize>,
     /// Of that block of the source, so many channels of z stay and the rest are zero.
     pub(super) first_heads: Option<(u32, usize)>,
-    /// Nothing but copies and zeros, so that float64 must agree to its own rounding.
+    /// Nothing but copies, zeros and powers of two, so that float64 must agree to its own rounding.
     pub(super) copied: bool,
 }
 
