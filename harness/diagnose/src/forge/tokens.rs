@@ -31,11 +31,11 @@ pub(super) fn cut(file: &[u8], vocabulary: usize) -> Result<Cut, String> {
         let (content, id) = (&token["content"], &token["id"]);
         return Err(format!("added token {content} has id {id} in {FILE}, which would be cut off"));
     }
-    let model = &mut tokenizer["model"];
+    let model = tokenizer.get_mut("model").ok_or_else(|| format!("{FILE} has no model"))?;
     let kind = model["type"].as_str().unwrap_or("of another kind").to_owned();
     // Files of before types were written have merges.
     let pairs = kind == "BPE" || model["type"].is_null() && model["merges"].is_array();
-    let Some(vocab) = model["vocab"].as_object_mut().filter(|_| pairs) else {
+    let Some(vocab) = model.get_mut("vocab").and_then(Value::as_object_mut).filter(|_| pairs) else {
         return Err(format!(
             "{FILE} is {kind}, not BPE, and only merges can be cut; remove the file to forge without texts"
         ));
@@ -56,7 +56,7 @@ pub(super) fn cut(file: &[u8], vocabulary: usize) -> Result<Cut, String> {
     }
     vocab.retain(|token, _| !lost.contains(token));
     let dropped = all - vocab.len();
-    if let Some(merges) = model["merges"].as_array_mut() {
+    if let Some(merges) = model.get_mut("merges").and_then(Value::as_array_mut) {
         merges.retain(|merge| stays(merge, &lost));
     }
     if let Some(unknown) = model["unk_token"].as_str().filter(|token| lost.contains(*token)) {
@@ -122,5 +122,8 @@ mod tests {
         let mut unknown = tokenizer();
         unknown["model"]["unk_token"] = json!("abba");
         assert!(of(&unknown, 6).expect_err("needed").contains("unknown"));
+        for damaged in [json!([]), json!("x"), json!({}), json!({"model": []}), json!({"model": {"type": "BPE"}})] {
+            assert!(of(&damaged, 4).is_err(), "{damaged}");
+        }
     }
 }
