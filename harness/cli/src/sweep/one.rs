@@ -107,7 +107,7 @@ impl<'a> Runner<'a> {
             let hef = self.hef(&key.checkpoint).ok_or("checkpoints.toml names no compiled model (`hef`) of it")?;
             words.extend(["--hef".to_owned(), hef]);
         }
-        words.extend(self.matrix.shared.iter().cloned());
+        words.extend(self.matrix.shared_with(&key.device));
         Ok(words)
     }
 
