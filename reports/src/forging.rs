@@ -18,7 +18,7 @@ pub fn forging_terminal(forging: &Forging, style: Style) -> String {
     let prompts = format!("{} prompts of {} tokens, both in float64", forging.prompts, forging.positions);
     text += &labelled("proved on   ", &prompts, style);
     let weights = match forging.copied {
-        true => "copies of the source's and zeros: float64 agrees to its own rounding",
+        true => "the source's, zeros, powers of two: float64 agrees to its own rounding",
         false => "computed in float64, rounded once to float32: within 8 × float32's own error",
     };
     text += &labelled("weights     ", weights, style);

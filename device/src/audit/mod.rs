@@ -20,6 +20,7 @@ use std::io::{Read, Seek};
 
 pub use check::{Check, CheckId, Part, State};
 pub use facts::{BosFacts, CheckpointFacts, EmbeddingRows, RopeFacts, TokenizerFacts, Vocabulary};
+pub use model::logit_shards;
 pub use report::{Audit, FORMAT, VERSION};
 
 use check::{Outcome, not_applicable, unknown};

@@ -143,6 +143,18 @@ impl<'a> Model<'a> {
     }
 }
 
+/// Outputs that the logits of a compiled language model are split into, where every group that a host runs says the same.
+#[must_use]
+pub fn logit_shards(description: &Description) -> Option<usize> {
+    let groups = &description.groups;
+    let (prefill, tbt) = suffixes(groups.len());
+    let whole = || groups.first().filter(|only| groups.len() == 1 && only.cache_edges.is_empty());
+    let first = last(groups, prefill).or_else(whole)?;
+    let shards = first.outputs.len();
+    let same = tbt.and_then(|suffix| last(groups, suffix)).is_none_or(|group| group.outputs.len() == shards);
+    (same && shards > 0).then_some(shards)
+}
+
 /// The suffixes of prefill and tbt by number of groups. With more than two, others belong to LoRA adapters; with one, there is
 /// no tbt.
 pub(crate) const fn suffixes(groups: usize) -> (&'static str, Option<&'static str>) {

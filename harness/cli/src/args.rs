@@ -656,6 +656,9 @@ pub(crate) struct ForgeArgs {
     /// Where to write the Hugging Face folder, or of a ladder the folder of folders; it must not be there.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// With --calm: prompts that channels are measured on [default: those of the checkpoint's row, else the built-in calibration].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) calibration: Option<String>,
     /// Threads to compute with [default: one a core].
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,

@@ -172,6 +172,8 @@ pub(crate) enum CliError {
     SweepDevice(String),
     #[error("--hef is one compiled model, but there are {0} checkpoints; name them by `hef` in checkpoints.toml")]
     SweepHef(usize),
+    #[error("--calibration names prompts for --calm, which is not asked for")]
+    CalibrationWithoutCalm,
     #[error(
         "a stored trace cannot be bisected, since it cannot be run again: {trace}; give --device emulator or hailo"
     )]
@@ -283,6 +285,7 @@ impl CliError {
             | Self::CheckpointTwice(_)
             | Self::SweepDevice(_)
             | Self::SweepHef(_)
+            | Self::CalibrationWithoutCalm
             | Self::NoHistory
             | Self::NotInHistory { .. }
             | Self::NoContinuation { .. }

@@ -18,6 +18,17 @@ pub(crate) enum Asked {
     },
 }
 
+impl Asked {
+    /// All steps that are given, whatever their place.
+    pub(crate) fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step> {
+        let (before, after) = match self {
+            Self::One(steps) => (steps, None),
+            Self::Ladder { before, after, .. } => (before, Some(after)),
+        };
+        before.iter_mut().chain(after.into_iter().flatten())
+    }
+}
+
 /// One argument that may be repeated: its help, and how its values become steps.
 struct Flag {
     name: &'static str,
@@ -71,6 +82,25 @@ const FLAGS: &[Flag] = &[
             let (block, heads) = text.split_once('=').ok_or("expected BLOCK=HEADS, such as 3=4")?;
             Ok(Step::FirstHeads { block: number(block)?, heads: number(heads)? })
         },
+    },
+    Flag {
+        name: "vocab",
+        value: Some("ROWS"),
+        help: "ROWS rows of embedding and head: the first ones, whose logits stay, or all and copies of them behind",
+        step: |text| number(text).map(Step::Vocab),
+    },
+    Flag {
+        name: "outlier",
+        value: Some("SITE=CHANNEL×FACTOR"),
+        help: "The same function with a channel so many times as large, taken off again in what reads it: blocks.2.act=17x64; \
+               without a block, in every one",
+        step: |text| text.parse().map(Step::Outlier),
+    },
+    Flag {
+        name: "calm",
+        value: None,
+        help: "The same function with channels of even magnitude on the calibration prompts, where a channel can be scaled",
+        step: |_| Ok(Step::Calm(Vec::new())),
     },
     Flag {
         name: "untie",

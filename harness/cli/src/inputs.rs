@@ -1,6 +1,10 @@
 //! What a command is asked to compute: checkpoint, prompts, scopes, sites. Everything is checked before anything is written.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use fidelity_emulator::{CalibrationSet, Distribution};
 use fidelity_references::{Checkpoint, HubSettings, fetch};
@@ -71,7 +75,7 @@ impl Inputs {
         let feeding = scopes(asked)?;
         let taps = Taps::parse(&asked.taps)?;
         let (checkpoint, row) = open(checkpoint, progress)?;
-        checkpoint.warnings().iter().for_each(|warning| output::warn(warning));
+        warn(&checkpoint);
         let architecture = checkpoint.architecture();
         taps.check(architecture.blocks as u32)?;
         if let Some(site) = taps.named().into_iter().find(|site| !architecture.computes(*site)) {
@@ -149,12 +153,10 @@ impl Inputs {
             Some("normal") => (None, Distribution::Normal),
             Some(file) => (Some(file), Distribution::Prompts),
         };
-        let of_row = self.row.as_ref().and_then(|row| row.calibration.as_deref());
-        let (resource, prompts) = resources::prompts("--calibration", file.or(of_row).unwrap_or("calibration"))?;
-        let prompts = tokenised(&self.checkpoint, self.row.as_ref(), &prompts)?;
+        let (origin, prompts) = calibration_prompts(&self.checkpoint, self.row.as_ref(), file)?;
         prompts.iter().try_for_each(|prompt| self.check_calibrated(&prompt.id, &prompt.token_ids))?;
         let prompts = prompts.into_iter().map(|prompt| prompt.token_ids).collect();
-        Ok(CalibrationSet { origin: resource.origin, prompts, distribution })
+        Ok(CalibrationSet { origin, prompts, distribution })
     }
 
     /// Refuses ids to calibrate on that the checkpoint cannot be fed.
@@ -178,6 +180,30 @@ impl Inputs {
             remedy: "",
         })
     }
+}
+
+/// Says the warnings of a checkpoint once, however often it is opened: a sweep opens it for every cell.
+fn warn(checkpoint: &Checkpoint) {
+    static SAID: Mutex<BTreeSet<[String; 4]>> = Mutex::new(BTreeSet::new());
+    let identity = checkpoint.identity();
+    for warning in checkpoint.warnings() {
+        let weights = identity.weights_sha256.clone().unwrap_or_default();
+        let said = [identity.name.clone(), identity.source.clone(), weights, warning.clone()];
+        if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(said) {
+            output::warn(warning);
+        }
+    }
+}
+
+/// Where calibration prompts come from, and they: those asked for, else the checkpoint's own.
+pub(crate) fn calibration_prompts(
+    checkpoint: &Checkpoint,
+    row: Option<&CheckpointRow>,
+    asked: Option<&str>,
+) -> Result<(String, Vec<PromptRecord>), CliError> {
+    let of_row = row.and_then(|row| row.calibration.as_deref());
+    let (resource, prompts) = resources::prompts("--calibration", asked.or(of_row).unwrap_or("calibration"))?;
+    Ok((resource.origin, tokenised(checkpoint, row, &prompts)?))
 }
 
 /// Refuses prompts without tokens, and ids that the checkpoint has no embedding of.

@@ -19,7 +19,7 @@ pub use advise::{AdviseError, Advising, Split, advise, conclude_advice, inconclu
 pub use attribute::{Outcome, PUBLISHED, ResultRow, ResultsError, explain, read_results};
 pub use bank::{Entry, entry};
 pub use bisect::{Bisecting, LEAST_PROMPTS, Reading, bisect, measurement};
-pub use forge::{Axis, ForgeError, Ladder, Step, forge, forge_ladder};
+pub use forge::{Axis, ForgeError, Ladder, Outlier, Step, forge, forge_ladder};
 pub use profile::profile;
 pub use search::{DiagnoseError, Numerics, Question, Rerun, diagnose};
 pub use selftest::{Bench, drawn_prompts, selftest};

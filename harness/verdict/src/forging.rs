@@ -29,7 +29,7 @@ pub struct Forging {
     pub weights_sha256: Option<String>,
     /// What was done, in order, as on the command line.
     pub steps: Vec<String>,
-    /// The weights are the source's own and zeros, so that float64 agrees to its own rounding. Else some were computed, and rounded
+    /// The weights are the source's own, zeros, and the source's times powers of two, so that float64 agrees to its own rounding. Else some were computed, and rounded
     /// to float32.
     pub copied: bool,
     /// Prompts that both were computed on.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fidelity_trace::{Scope, Site};
 use serde::{Deserialize, Serialize};
 
-use crate::{Covariates, Interval, Outcome, ScopeResult, Summary, Verdict};
+use crate::{Covariates, ExitCode, Interval, Outcome, ScopeResult, Summary, Verdict};
 
 /// The value of `format`.
 pub const CELL_FORMAT: &str = "fidelity-cell";
@@ -18,7 +18,7 @@ pub const CELL_VERSION: u32 = 1;
 pub enum CellState {
     /// It has a verdict.
     Done,
-    /// It was tried and ended with an error.
+    /// It was tried and ended with an error, or its arm failed in a prompt.
     Failed,
     /// It was not tried: the checkpoint or its compiled model could not be had, or it is another shard's.
     NotRun,
@@ -132,7 +132,9 @@ impl Cell {
     /// Takes over what a verdict says.
     pub fn conclude(&mut self, verdict: &Verdict) {
         let device = &verdict.arms.device;
-        self.state = CellState::Done;
+        // What an arm failed at is tried again.
+        let failed = verdict.exit_code == ExitCode::Device.code();
+        self.state = if failed { CellState::Failed } else { CellState::Done };
         self.reason.clone_from(&verdict.reason);
         self.exit_code = verdict.exit_code;
         self.checkpoint.clone_from(&verdict.checkpoint.name);

@@ -5,8 +5,10 @@ use std::{
     time::Instant,
 };
 
-use fidelity_diagnose::{forge as forged, forge_ladder};
+use fidelity_diagnose::{Step, forge as forged, forge_ladder};
+use fidelity_references::Checkpoint;
 use fidelity_reports::{forging_line, forging_terminal};
+use fidelity_trace::CheckpointRow;
 use fidelity_verdict::Forging;
 
 use crate::{
@@ -36,7 +38,7 @@ pub(crate) fn forge(args: &ForgeArgs) -> Result<u8, CliError> {
         });
     };
     progress.say("forging and proving");
-    match &args.steps.0 {
+    match &with_prompts(args, &checkpoint, row.as_ref())? {
         Asked::One(steps) => said(&forged(&checkpoint, steps, &args.out)?, &args.out),
         Asked::Ladder { before, ladder, after } => {
             let folder = |forging: &Forging| -> PathBuf { args.out.join(&forging.name) };
@@ -49,4 +51,22 @@ pub(crate) fn forge(args: &ForgeArgs) -> Result<u8, CliError> {
         }
     }
     Ok(0)
+}
+
+/// The steps, with prompts for those that measure.
+fn with_prompts(args: &ForgeArgs, checkpoint: &Checkpoint, row: Option<&CheckpointRow>) -> Result<Asked, CliError> {
+    let mut asked = args.steps.0.clone();
+    let calms = asked.steps_mut().any(|step| matches!(step, Step::Calm(_)));
+    if !calms {
+        return if args.calibration.is_some() { Err(CliError::CalibrationWithoutCalm) } else { Ok(asked) };
+    }
+    let (_, records) = inputs::calibration_prompts(checkpoint, row, args.calibration.as_deref())?;
+    records.iter().try_for_each(|prompt| inputs::check_ids(checkpoint, &prompt.id, &prompt.token_ids))?;
+    let prompts: Vec<Vec<u32>> = records.into_iter().map(|prompt| prompt.token_ids).collect();
+    for step in asked.steps_mut() {
+        if let Step::Calm(measured) = step {
+            measured.clone_from(&prompts);
+        }
+    }
+    Ok(asked)
 }

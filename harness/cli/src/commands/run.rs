@@ -76,6 +76,8 @@ pub(crate) struct Ran {
     pub(crate) folder: RunFolder,
     /// Versions of what computed the arm, as its trace says.
     pub(crate) environment: Map<String, Value>,
+    /// Shards of the arm's logits, where they lie on a grid.
+    pub(crate) logit_shards: Option<usize>,
 }
 
 impl Ran {
@@ -265,7 +267,9 @@ fn finish(
     if args.discard_traces {
         traces.iter().try_for_each(|trace| discard(&folder.path().join(trace)))?;
     }
-    Ok(Ran { verdict, folder, environment: its.manifest().environment.clone() })
+    let manifest = its.manifest();
+    let logit_shards = manifest.logits_step.as_ref().map(Vec::len);
+    Ok(Ran { verdict, folder, environment: manifest.environment.clone(), logit_shards })
 }
 
 /// The arm's `tbt` and `tbt_self` are fed the reference's greedy ids, so the reference generates whenever they are asked for.

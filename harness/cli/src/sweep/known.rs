@@ -1,5 +1,8 @@
 //! What is known of a checkpoint, and of a recipe on it.
 
+use std::path::Path;
+
+use fidelity_device::{audit::logit_shards, hef::Hef};
 use fidelity_diagnose::profile;
 use fidelity_emulator::Plan;
 use fidelity_references::{Checkpoint, WeightKind};
@@ -65,6 +68,13 @@ fn activations(profile: &ActivationProfile) -> Covariates {
         (Covariate::SwigluRange, of(BlockSite::Act, |site| Some(site.max - site.min))),
     ];
     found.into_iter().filter_map(|(covariate, value)| Some((covariate, value?))).collect()
+}
+
+/// What a compiled model of the checkpoint says of it, where the file is at hand and can be read.
+pub(crate) fn of_compiled(hef: &Path) -> Covariates {
+    let read = hef.is_file().then(|| Hef::open(hef).ok()).flatten();
+    let shards = read.and_then(|hef| logit_shards(hef.description()));
+    shards.map(|shards| (Covariate::LmHeadShards, shards as f64)).into_iter().collect()
 }
 
 /// What a recipe does to the checkpoint.

@@ -16,6 +16,8 @@ use crate::{
 pub(crate) const FILE: &str = "sweep.json";
 const FORMAT: &str = "fidelity-sweep";
 const VERSION: u32 = 1;
+/// Takes a value, and is of a device alone.
+const PREFILL_ROWS: &str = "--prefill-rows";
 /// Most cells that are read of a file.
 const MOST_CELLS: usize = 1 << 16;
 
@@ -28,8 +30,8 @@ pub(crate) struct Matrix {
     fidelity: String,
     /// Checkpoint by checkpoint, arm by arm, recipe by recipe.
     pub(crate) cells: Vec<CellKey>,
-    /// Arguments of `run` that every cell is given.
-    pub(crate) shared: Vec<String>,
+    /// Arguments of `run` that every cell is given, as far as they are of its arm.
+    shared: Vec<String>,
     /// Whether covariates of the profile are measured.
     pub(crate) profiled: bool,
     /// The part of the cells that is run here.
@@ -76,6 +78,18 @@ impl Matrix {
         })
     }
 
+    /// Arguments of `run` that a cell of that arm is given: what is a device's alone is refused by others.
+    pub(crate) fn shared_with(&self, device: &str) -> Vec<String> {
+        let mut words = self.shared.clone();
+        if device != "hailo" {
+            words.retain(|word| word != "--accept-failed-audit");
+            if let Some(at) = words.iter().position(|word| word == PREFILL_ROWS) {
+                words.drain(at..(at + 2).min(words.len()));
+            }
+        }
+        words
+    }
+
     /// Reads sweep.json.
     pub(crate) fn read(folder: &Path) -> Result<Self, CliError> {
         let path = folder.join(FILE);
@@ -119,7 +133,7 @@ fn shared(args: &SweepArgs) -> Vec<String> {
     give("--new-tokens", prompts.new_tokens.map(|count| count.to_string()));
     give("--scopes", prompts.scopes.clone());
     give("--taps", Some(prompts.taps.clone()).filter(|taps| taps != "default"));
-    give("--prefill-rows", hailo.prefill_rows.map(|rows| rows.to_string()));
+    give(PREFILL_ROWS, hailo.prefill_rows.map(|rows| rows.to_string()));
     let flags = [
         ("--no-diagnosis", args.no_diagnosis),
         ("--discard-traces", args.discard_traces),

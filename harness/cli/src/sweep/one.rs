@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use fidelity_reports::printable;
 use fidelity_trace::Registry;
-use fidelity_verdict::{CELL_FORMAT, CELL_VERSION, Cell, CellState, Covariates, ExitCode};
+use fidelity_verdict::{CELL_FORMAT, CELL_VERSION, Cell, CellState, Covariate, Covariates, ExitCode};
 
 use crate::{
     args::{CheckpointArgs, PromptArgs, SweepArgs},
@@ -104,12 +104,17 @@ impl<'a> Runner<'a> {
             words.extend(["--recipe".to_owned(), key.recipe.clone()]);
         }
         if key.device == "hailo" {
-            let hef = self.args.hailo.hef.clone().or_else(|| row.and_then(|row| row.hef.clone()));
-            let hef = hef.ok_or("checkpoints.toml names no compiled model (`hef`) of it")?;
+            let hef = self.hef(&key.checkpoint).ok_or("checkpoints.toml names no compiled model (`hef`) of it")?;
             words.extend(["--hef".to_owned(), hef]);
         }
-        words.extend(self.matrix.shared.iter().cloned());
+        words.extend(self.matrix.shared_with(&key.device));
         Ok(words)
+    }
+
+    /// The compiled model of a checkpoint.
+    fn hef(&self, checkpoint: &str) -> Option<String> {
+        let row = self.registry.rows.iter().find(|row| row.name == checkpoint);
+        self.args.hailo.hef.clone().or_else(|| row.and_then(|row| row.hef.clone()))
     }
 
     fn run(&mut self, index: usize, words: Vec<String>, cell: &mut Cell) -> Result<(), CliError> {
@@ -141,6 +146,11 @@ impl<'a> Runner<'a> {
         match run_one(&run) {
             Ok(Ended::Judged(ran)) => {
                 cell.conclude(&ran.verdict);
+                // Of a file on the worker's machine its logits tell.
+                let shards = ran.logit_shards.filter(|_| cell.key.device == "hailo");
+                if let Some(shards) = shards {
+                    cell.covariates.entry(Covariate::LmHeadShards).or_insert(shards as f64);
+                }
                 let told =
                     ran.environment.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
                 cell.versions.extend(told);
@@ -182,7 +192,8 @@ impl<'a> Runner<'a> {
             PromptArgs { new_tokens: Some(0), scopes: None, taps: "default".into(), ..self.args.prompts.clone() };
         let gathered = Inputs::gather(asked, &prompts, self.progress);
         let looked = gathered.and_then(|inputs| {
-            let covariates = known::of_checkpoint(&inputs, self.matrix.profiled, self.progress)?;
+            let mut covariates = known::of_checkpoint(&inputs, self.matrix.profiled, self.progress)?;
+            covariates.extend(self.hef(name).map(|hef| known::of_compiled(Path::new(&hef))).unwrap_or_default());
             Ok((inputs, covariates))
         });
         let looked = match looked {

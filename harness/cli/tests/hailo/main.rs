@@ -12,6 +12,7 @@ mod shards;
 #[expect(dead_code, reason = "shared with the tests of the other commands")]
 #[path = "../program/support.rs"]
 mod support;
+mod sweeps;
 
 use std::{env, fs, path::Path, time::Duration};
 

@@ -33,6 +33,30 @@ fn json_holds_the_tests_and_nothing_else_is_printed() {
 }
 
 #[test]
+fn what_separates_is_what_the_next_checkpoint_is_forged_by() {
+    let desk = Desk::new();
+    let head = "checkpoint,device,recipe,scope,outcome,layers,vocabulary\n";
+    let line = |name: &str, outcome: &str, layers: u32, rows: u32| {
+        format!("{name},emulator,a8w8,base,{outcome},{layers},{rows}\n")
+    };
+    let passes = line("a", "pass", 4, 512) + &line("b", "pass", 6, 32_000);
+    let fails = line("c", "fail", 12, 49_152) + &line("d", "fail", 30, 151_936);
+    desk.write("results.csv", &format!("{head}{passes}{fails}"));
+    let answer = desk.fidelity(&["attribute", "results.csv", "--json"]);
+    let json: Value = serde_json::from_str(&answer.stdout).expect("JSON alone");
+    let next = json["groups"][0]["next"].as_array().expect("experiments");
+    let of = |flags: &str| {
+        let found = next.iter().find(|it| it["command"].as_str().is_some_and(|command| command.contains(flags)));
+        found.unwrap_or_else(|| panic!("{flags}: {next:?}"))["predictions"].clone()
+    };
+    // More rows keep the function; fewer blocks do not, so that what else is wrong may be gone.
+    let rows = serde_json::json!([["layers", "passes"], ["vocabulary", "fails"], ["something else", "passes"]]);
+    assert_eq!(of("--checkpoint a --vocab 49152 "), rows);
+    let blocks = serde_json::json!([["layers", "passes"], ["vocabulary", "fails"], ["something else", "open"]]);
+    assert_eq!(of("--checkpoint c --depth 6 "), blocks);
+}
+
+#[test]
 fn hostile_tables_are_refused_and_escaped() {
     let desk = Desk::new();
     let refused = |name: &str, text: &str, said: &str| {

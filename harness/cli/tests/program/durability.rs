@@ -22,7 +22,7 @@ use crate::support::{Desk, json};
 const KILLS: u64 = 25;
 
 /// Prompts enough for three groups, so that a kill may come between any two.
-fn prompts(count: usize) -> String {
+pub(crate) fn prompts(count: usize) -> String {
     let line = |index: usize| {
         let ids: Vec<usize> = (0..6 + index % 3).map(|position| 1 + (position * 37 + index * 11) % 500).collect();
         format!("{{\"id\":\"n{index}\",\"token_ids\":{ids:?}}}\n")
@@ -82,7 +82,7 @@ impl Bench {
 }
 
 /// Every file under its final name is whole.
-fn whole(folder: &Path) {
+pub(crate) fn whole(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.expect("listed").path();
         let name = path.file_name().expect("named").to_string_lossy().into_owned();
@@ -108,7 +108,7 @@ fn whole(folder: &Path) {
 }
 
 /// Pseudo-random numbers that are the same each time.
-fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+pub(crate) fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -24,6 +24,7 @@ mod hub;
 #[path = "../../../../references/tests/common/hub_server.rs"]
 mod hub_server;
 mod import;
+mod killed_sweeps;
 mod merge;
 mod profile;
 mod recipes;

@@ -1,6 +1,8 @@
 //! `sweep`: a matrix of runs, resumed, in shards.
 
-use std::fs;
+use std::{fs, path::Path};
+
+use fidelity_mock_soc::{HefOptions, build};
 
 use crate::support::{Desk, PROMPTS, golden_checkpoint, json};
 
@@ -117,6 +119,48 @@ fn shards_of_a_sweep_are_together_what_the_sweep_is() {
     let attributed = desk.fidelity(&["attribute", "joined/results.csv"]);
     assert_eq!(attributed.code, Some(0), "{attributed:?}");
     assert!(attributed.last_line().contains("all 2 pass"), "{attributed:?}");
+}
+
+#[test]
+fn what_a_compiled_model_says_is_a_covariate_of_every_arm() {
+    let desk = desk();
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../references/demo");
+    let demo = fidelity_mock_soc::Checkpoint::read(&demo).expect("there");
+    let hef = HefOptions { shards: 4, ..HefOptions::precise(4, 64) };
+    fs::write(desk.path("demo.hef"), build(&demo, &hef).expect("compiles")).expect("writes");
+    let row = "source = \"embedded:demo\"\nprompts = \"demo\"\ncalibration = \"demo-calibration\"\n";
+    let named = ["demo.hef", "none.hef"].map(|hef| format!("[{}]\n{row}hef = \"{hef}\"\n", hef.replace(".hef", "")));
+    desk.write("checkpoints.toml", &named.concat());
+    let sweep = ["sweep", "--all", "--no-profile", "--recipe", "none", "--out", "s"];
+    let answer = desk.fidelity(&[&sweep[..], &QUICK[..]].concat());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let results = lines(&desk, "s/results.csv");
+    let column = results[0].split(',').position(|name| name == "lm_head_shards").expect("a column");
+    // Reasons stand in quotes where they have commas; covariates come after them, so it is counted from the end.
+    let from_end = results[0].split(',').count() - column;
+    let shards = |line: &str| line.rsplit(',').nth(from_end - 1).map(str::to_owned);
+    assert_eq!(shards(&results[1]).as_deref(), Some("4"), "{}", results[1]);
+    assert_eq!(shards(&results[2]).as_deref(), Some(""), "not known: {}", results[2]);
+}
+
+#[test]
+fn a_warning_of_a_checkpoint_is_said_once() {
+    let desk = desk();
+    let golden = golden_checkpoint();
+    let mut config = json(&golden.join("config.json"));
+    config["partial_rotary_factor"] = 0.5.into();
+    for name in ["one", "other"] {
+        desk.write(&format!("{name}/config.json"), &config.to_string());
+        fs::copy(golden.join("model.safetensors"), desk.path(name).join("model.safetensors")).expect("copies");
+    }
+    desk.write("p.jsonl", PROMPTS);
+    let sweep =
+        ["sweep", "--checkpoints", "one,other", "--prompts", "p.jsonl", "--calibration", "p.jsonl", "--out", "s"];
+    let recipes = ["--recipe", "none", "--recipe", "a16w8"];
+    let answer = desk.fidelity(&[&sweep[..], &recipes, &QUICK[..]].concat());
+    assert!(matches!(answer.code, Some(0 | 1)), "{answer:?}");
+    let said = answer.stderr.matches("partial_rotary_factor").count();
+    assert_eq!(said, 2, "once a checkpoint: {}", answer.stderr);
 }
 
 #[test]

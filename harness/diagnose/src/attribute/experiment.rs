@@ -3,12 +3,12 @@
 use fidelity_verdict::{Covariate, Covariates, Experiment, GroupKey, Prediction, Separation};
 
 use super::{
-    forged::{Change, changes},
+    forged::{Change, Sizes, changes},
     read::{Outcome, ResultRow},
 };
 
-/// The hypothesis that no covariate of the table is the cause. It speaks of forged checkpoints alone: they compute what their
-/// original does, and have its outcome.
+/// The hypothesis that no covariate of the table is the cause. It speaks of forged checkpoints that compute what their original
+/// does alone: they have its outcome.
 const SOMETHING_ELSE: &str = "something else";
 
 /// Experiments shown at most.
@@ -53,10 +53,10 @@ struct Ranked {
 pub(super) fn next(key: &GroupKey, cases: &[&ResultRow], hypotheses: &[Hypothesis]) -> Vec<Experiment> {
     let undecided = cases.iter().filter(|case| case.outcome.is_none());
     let mut ranked: Vec<Ranked> = undecided.filter_map(|case| of_checkpoint(key, case, hypotheses)).collect();
-    let widths = widths(hypotheses);
+    let sizes = sizes(hypotheses);
     for case in cases {
         let Some(outcome) = case.outcome else { continue };
-        let forged = changes(&case.covariates, &widths);
+        let forged = changes(&case.covariates, &sizes);
         ranked.extend(forged.iter().filter_map(|changes| of_forged(key, case, outcome, changes, hypotheses)));
     }
     ranked.sort_by(|a, b| {
@@ -73,11 +73,20 @@ pub(super) fn next(key: &GroupKey, cases: &[&ResultRow], hypotheses: &[Hypothesi
     chosen
 }
 
-/// Widths at and above which a hypothesis on the hidden size says something.
-fn widths(hypotheses: &[Hypothesis]) -> Vec<usize> {
-    let of_hidden = hypotheses.iter().filter(|it| it.covariate == Covariate::Hidden);
-    let at_least = |it: &Hypothesis| (it.separation.high as usize).div_ceil(WIDTH_STEP) * WIDTH_STEP;
-    of_hidden.map(at_least).filter(|width| *width <= 1 << 16).collect()
+/// Sizes at which hypotheses say something: at and above the high end of what separates, where something can be added; at the low
+/// end, where it can be left out.
+fn sizes(hypotheses: &[Hypothesis]) -> Sizes {
+    let of = |covariate: Covariate| hypotheses.iter().filter(move |it| it.covariate == covariate);
+    let at_least = |it: &Hypothesis| it.separation.high.ceil() as usize;
+    let widths = of(Covariate::Hidden).map(|it| at_least(it).div_ceil(WIDTH_STEP) * WIDTH_STEP);
+    Sizes {
+        widths: widths.filter(|width| *width <= 1 << 16).collect(),
+        vocabularies: of(Covariate::Vocabulary).map(at_least).filter(|rows| *rows <= 1 << 24).collect(),
+        depths: of(Covariate::Layers)
+            .map(|it| it.separation.low.floor() as usize)
+            .filter(|blocks| *blocks > 0)
+            .collect(),
+    }
 }
 
 fn rank(what: String, command: String, predictions: Vec<(String, Prediction)>, costs: (usize, f64)) -> Option<Ranked> {
@@ -125,8 +134,14 @@ fn of_forged(
         run(key, &format!("--weights {folder}"))
     );
     let verb = if own == Prediction::Fails { "fails" } else { "passes" };
-    let what = format!("{} computes the same after {flags}, and {verb} as it is", case.checkpoint);
-    rank(what, command, predictions(hypotheses, &covariates, own), (changes.len(), size(&covariates)))
+    let (what, otherwise) = match changes.iter().all(|change| change.keeps_function()) {
+        true => (format!("{} computes the same after {flags}, and {verb} as it is", case.checkpoint), own),
+        // Fewer blocks are another function: what else is wrong may be in those that are left out.
+        false => {
+            (format!("{} {verb} as it is; after {flags} it is held against itself", case.checkpoint), Prediction::Open)
+        }
+    };
+    rank(what, command, predictions(hypotheses, &covariates, otherwise), (changes.len(), size(&covariates)))
 }
 
 /// How the checkpoint is asked for.

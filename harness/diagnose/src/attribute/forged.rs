@@ -1,28 +1,50 @@
-//! What `fidelity forge` would change of a checkpoint: the same function with other covariates.
+//! What `fidelity forge` would change of a checkpoint: the same function with other covariates, or the first blocks of it.
 
 use fidelity_verdict::{Covariate, Covariates};
 
-/// A change that keeps the function.
+/// A change of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Zero padding to this hidden size.
     Widen(usize),
+    /// Copies behind the rows of embedding and head, up to so many.
+    Vocab(usize),
     /// Keys and values repeated, one head a query head.
     Mha,
     /// Heads so many times as wide.
     HeadDim(usize),
     /// A head of its own.
     Untie,
+    /// The first so many blocks: another function.
+    Depth(usize),
+}
+
+/// Sizes at which hypotheses say something.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sizes {
+    /// Of the hidden size, to widen to.
+    pub(super) widths: Vec<usize>,
+    /// Of the vocabulary, to pad to.
+    pub(super) vocabularies: Vec<usize>,
+    /// Of the number of blocks, to cut to.
+    pub(super) depths: Vec<usize>,
 }
 
 impl Change {
+    /// Whether what is computed stays the same.
+    pub(super) const fn keeps_function(self) -> bool {
+        !matches!(self, Self::Depth(_))
+    }
+
     /// As `fidelity forge` is asked for it.
     pub(super) fn flags(self) -> String {
         match self {
             Self::Widen(hidden) => format!("--widen {hidden}"),
+            Self::Vocab(rows) => format!("--vocab {rows}"),
             Self::Mha => "--heads mha".to_owned(),
             Self::HeadDim(factor) => format!("--head-dim {factor}x"),
             Self::Untie => "--untie".to_owned(),
+            Self::Depth(blocks) => format!("--depth {blocks}"),
         }
     }
 
@@ -30,9 +52,11 @@ impl Change {
     pub(super) fn word(self) -> String {
         match self {
             Self::Widen(hidden) => format!("h{hidden}"),
+            Self::Vocab(rows) => format!("v{rows}"),
             Self::Mha => "mha".to_owned(),
             Self::HeadDim(factor) => format!("d{factor}x"),
             Self::Untie => "untied".to_owned(),
+            Self::Depth(blocks) => format!("b{blocks}"),
         }
     }
 
@@ -56,9 +80,15 @@ impl Change {
             }
             Self::HeadDim(factor) => set(Covariate::HeadDim, value(Covariate::HeadDim)? * factor as f64),
             Self::Untie => set(Covariate::Tied, 0.0),
+            Self::Vocab(rows) => set(Covariate::Vocabulary, rows as f64),
+            Self::Depth(blocks) => {
+                set(Covariate::Layers, blocks as f64);
+                // What is largest may be in the blocks that are left out.
+                after.retain(|known, _| !known.is_of_profile());
+            }
         }
         // How a compiler splits the head is its own affair.
-        if matches!(self, Self::Widen(_)) {
+        if matches!(self, Self::Widen(_) | Self::Vocab(_)) {
             after.remove(&Covariate::LmHeadShards);
         }
         let grown = parameters(&after).zip(parameters(before)).map(|(after, before)| after - before);
@@ -90,12 +120,16 @@ fn parameters(of: &Covariates) -> Option<f64> {
     Some(vocabulary? * hidden * (2.0 - tied?) + layers? * block + hidden)
 }
 
-/// Changes worth trying on a checkpoint: `widths` are those that a hypothesis on the hidden size asks for.
-pub(super) fn changes(of: &Covariates, widths: &[usize]) -> Vec<Vec<Change>> {
+/// Changes worth trying on a checkpoint, to the sizes that hypotheses ask for.
+pub(super) fn changes(of: &Covariates, sizes: &Sizes) -> Vec<Vec<Change>> {
     let value = |covariate| of.get(&covariate).copied();
     let hidden = value(Covariate::Hidden).unwrap_or(f64::INFINITY);
     let mut single: Vec<Change> =
-        widths.iter().filter(|width| **width as f64 > hidden).map(|width| Change::Widen(*width)).collect();
+        sizes.widths.iter().filter(|width| **width as f64 > hidden).map(|width| Change::Widen(*width)).collect();
+    let rows = value(Covariate::Vocabulary).unwrap_or(f64::INFINITY);
+    single.extend(sizes.vocabularies.iter().filter(|to| **to as f64 > rows).map(|to| Change::Vocab(*to)));
+    let blocks = value(Covariate::Layers).unwrap_or(0.0);
+    single.extend(sizes.depths.iter().filter(|to| (**to as f64) < blocks).map(|to| Change::Depth(*to)));
     single.extend(value(Covariate::NRep).filter(|n_rep| *n_rep > 1.0).map(|_| Change::Mha));
     single.extend([2, 4].map(Change::HeadDim));
     single.extend(value(Covariate::Tied).filter(|tied| *tied > 0.5).map(|_| Change::Untie));
@@ -142,15 +176,27 @@ mod tests {
         assert_eq!(after.get(&Covariate::MassiveRatio), Some(&11_000.0), "the residual stream is the same");
         assert_eq!(Change::Mha.apply(&Covariates::from([(Covariate::Hidden, 64.0)])), None, "heads are not known");
         assert_eq!(Change::Untie.apply(&Covariates::from([(Covariate::Tied, 0.0)])), None, "nothing would change");
+        let after = Change::Vocab(65_536).apply(&smollm2()).expect("known");
+        assert_eq!(after.get(&Covariate::Vocabulary), Some(&65_536.0));
+        assert_eq!(after.get(&Covariate::Parameters), Some(&(134_515_008.0 + (65_536.0 - 49_152.0) * 576.0)));
+        assert_eq!(after.get(&Covariate::MassiveRatio), Some(&11_000.0), "the residual stream is the same");
+        let after = Change::Depth(12).apply(&smollm2()).expect("known");
+        assert_eq!((after[&Covariate::Layers], after.get(&Covariate::MassiveRatio)), (12.0, None));
+        assert!(after[&Covariate::Parameters] < 134_515_008.0);
     }
 
     #[test]
     fn changes_of_two_kinds_are_tried_together() {
-        let tried = changes(&smollm2(), &[512, 640]);
+        let sizes = Sizes { widths: vec![512, 640], vocabularies: vec![32_000, 65_536], depths: vec![12, 30] };
+        let tried = changes(&smollm2(), &sizes);
         assert!(
             tried.contains(&vec![Change::Widen(640)]) && !tried.iter().flatten().any(|it| *it == Change::Widen(512))
         );
         assert!(tried.contains(&vec![Change::Widen(640), Change::Mha]));
+        let sizes =
+            |change: fn(&Change) -> bool| tried.iter().filter(|tried| tried.len() == 1 && change(&tried[0])).count();
+        assert_eq!(sizes(|it| matches!(it, Change::Vocab(_))), 1, "rows are padded, not cut");
+        assert_eq!(sizes(|it| matches!(it, Change::Depth(_))), 1, "blocks are cut, not added");
         assert!(tried.iter().all(|changes| changes.len() < 2 || changes[0] != changes[1]));
     }
 }

@@ -1,5 +1,7 @@
 //! A checkpoint on its way to another, and how far its tensors are from those it came from.
 
+use std::path::{Path, PathBuf};
+
 use fidelity_emulator::Rotation;
 use fidelity_references::{Architecture, Checkpoint};
 use fidelity_trace::{BlockSite, Site};
@@ -22,6 +24,8 @@ pub(super) struct Draft {
     /// Files beside the weights.
     pub(super) files: Vec<(String, Vec<u8>)>,
     pub(super) relation: Relation,
+    /// Where it will be written; what a step writes in between stands beside it.
+    pub(super) out: PathBuf,
     /// What a person should know, one sentence each.
     pub(super) notes: Vec<String>,
 }
@@ -34,11 +38,13 @@ pub(super) struct Relation {
     pub(super) stream: Vec<StreamChange>,
     /// What norms make of the stream is the source's, padded as the stream is.
     pub(super) norms: bool,
-    /// Logits there are; value j is value j modulo the source's vocabulary.
-    pub(super) vocabulary: usize,
+    /// Factors of the last norm's channels, one after another; where there are fewer than channels, of the first ones.
+    pub(super) final_norm: Vec<Vec<f64>>,
+    /// Logits there are: the source's, then what each change of them left, where value j was value j modulo those before.
+    pub(super) vocabulary: Vec<usize>,
     /// Of that block of the source, so many channels of z stay and the rest are zero.
     pub(super) first_heads: Option<(u32, usize)>,
-    /// Nothing but copies and zeros, so that float64 must agree to its own rounding.
+    /// Nothing but copies, zeros and powers of two, so that float64 must agree to its own rounding.
     pub(super) copied: bool,
 }
 
@@ -51,7 +57,7 @@ pub(super) enum StreamChange {
 }
 
 impl Draft {
-    pub(super) fn of(source: &Checkpoint) -> Result<Self, ForgeError> {
+    pub(super) fn of(source: &Checkpoint, out: &Path) -> Result<Self, ForgeError> {
         let architecture = source.architecture().clone();
         let mut config = source.identity().config.as_object().cloned().unwrap_or_default();
         config.retain(|key, _| !DROPPED.contains(&key.as_str()));
@@ -63,12 +69,13 @@ impl Draft {
             blocks: (0..architecture.blocks).collect(),
             stream: Vec::new(),
             norms: true,
-            vocabulary: architecture.vocabulary,
+            final_norm: Vec::new(),
+            vocabulary: vec![architecture.vocabulary],
             first_heads: None,
             copied: true,
         };
         let tensors = Box::new(Stored::new(source.weights()?, architecture.tied_head));
-        Ok(Self { architecture, config, tensors, files, relation, notes: Vec::new() })
+        Ok(Self { architecture, config, tensors, files, relation, out: out.to_owned(), notes: Vec::new() })
     }
 
     pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
@@ -82,10 +89,23 @@ impl Relation {
         use BlockSite::{ResidMid, ResidPost};
         match site {
             Site::Embed | Site::Block(_, ResidMid | ResidPost) => Some(self.in_stream(row)),
-            Site::FinalNorm if self.norms => Some(self.in_stream(row)),
-            Site::Logits => Some((0..self.vocabulary).map(|id| row[id % row.len()]).collect()),
+            Site::FinalNorm if self.norms => Some(self.final_norm.iter().fold(self.in_stream(row), scaled)),
+            Site::Logits => Some(
+                (0..*self.vocabulary.last()?).map(|id| row.get(self.source_id(id)).copied()).collect::<Option<_>>()?,
+            ),
             _ => None,
         }
+    }
+
+    /// Ids that mean the same in both.
+    pub(super) fn common_ids(&self) -> usize {
+        self.vocabulary.iter().copied().min().unwrap_or(0)
+    }
+
+    /// The source's row of embedding and head that stands at `id`.
+    fn source_id(&self, id: usize) -> usize {
+        let before = self.vocabulary.iter().rev().skip(1);
+        before.fold(id, |id, rows| id % rows)
     }
 
     fn in_stream(&self, row: &[f64]) -> Vec<f64> {
@@ -97,4 +117,9 @@ impl Relation {
             row
         })
     }
+}
+
+fn scaled(mut row: Vec<f64>, factors: &Vec<f64>) -> Vec<f64> {
+    row.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+    row
 }

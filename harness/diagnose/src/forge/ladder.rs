@@ -20,16 +20,19 @@ pub enum Axis {
     Depth,
     /// How many times as many dimensions a head has ([`Step::HeadDim`]).
     HeadDim,
+    /// Rows of embedding and head ([`Step::Vocab`]).
+    Vocab,
 }
 
 impl Axis {
-    const ALL: [Self; 3] = [Self::Hidden, Self::Depth, Self::HeadDim];
+    const ALL: [Self; 4] = [Self::Hidden, Self::Depth, Self::HeadDim, Self::Vocab];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Hidden => "hidden",
             Self::Depth => "depth",
             Self::HeadDim => "head-dim",
+            Self::Vocab => "vocab",
         }
     }
 }
@@ -90,6 +93,7 @@ impl Ladder {
             Axis::Hidden => Step::Widen(size),
             Axis::Depth => Step::Depth(size),
             Axis::HeadDim => Step::HeadDim(size),
+            Axis::Vocab => Step::Vocab(size),
         }
     }
 

@@ -6,19 +6,24 @@
 //! does, where the two are related.
 
 mod blocks;
+mod calm;
 mod draft;
 mod error;
 mod first_heads;
 mod head_dim;
 mod heads;
 mod ladder;
+mod outlier;
 mod proof;
+mod rescale;
 mod rotate;
 mod step;
 mod tensors;
 #[cfg(test)]
 mod tests;
 mod tie;
+mod tokens;
+mod vocab;
 mod widen;
 mod write;
 
@@ -31,6 +36,7 @@ use fidelity_verdict::{FORGING_FORMAT, FORGING_VERSION, Forging};
 use draft::Draft;
 pub use error::ForgeError;
 pub use ladder::{Axis, Ladder, forge_ladder};
+pub use outlier::Outlier;
 use proof::Computed;
 pub use step::Step;
 
@@ -69,12 +75,12 @@ fn transformed(source: &Checkpoint, steps: &[&dyn Transformation], out: &Path) -
     if source.architecture().network() == Network::Encoder {
         return Err(ForgeError::Encoder { model_type: source.architecture().model_type.clone() });
     }
-    let mut draft = Draft::of(source)?;
+    let mut draft = Draft::of(source, out)?;
     for step in steps {
         draft = step.apply(draft)?;
         draft.check_sizes()?;
     }
-    let prompts = proof::prompts(source, draft.relation.vocabulary.min(source.architecture().vocabulary));
+    let prompts = proof::prompts(source, draft.relation.common_ids());
     let exact = draft.relation.copied;
     // One decoder at a time: the source's is gone when the other is read.
     let of_source = {

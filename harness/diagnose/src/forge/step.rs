@@ -3,13 +3,15 @@
 use std::fmt;
 
 use super::{
-    Transformation,
+    Outlier, Transformation,
     blocks::{Depth, Skip},
+    calm::Calm,
     first_heads::FirstHeads,
     head_dim::HeadDim,
     heads::HeadsMha,
     rotate::Rotate,
     tie::{Tie, Untie},
+    vocab::Vocab,
     widen::Widen,
 };
 
@@ -35,6 +37,12 @@ pub enum Step {
         /// How many heads stay.
         heads: usize,
     },
+    /// So many rows of embedding and head: the first ones, or all and copies of them.
+    Vocab(usize),
+    /// The same function with a channel so many times as large.
+    Outlier(Outlier),
+    /// The same function with channels of even magnitude on these prompts, given as ids.
+    Calm(Vec<Vec<u32>>),
     /// The same function with a head of its own.
     Untie,
     /// The same function with the embedding as head, where the two are equal.
@@ -51,6 +59,9 @@ impl Step {
             Self::Depth(blocks) => Box::new(Depth(*blocks)),
             Self::Skip(block) => Box::new(Skip(*block)),
             Self::FirstHeads { block, heads } => Box::new(FirstHeads { block: *block, heads: *heads }),
+            Self::Vocab(rows) => Box::new(Vocab(*rows)),
+            Self::Outlier(outlier) => Box::new(*outlier),
+            Self::Calm(prompts) => Box::new(Calm(prompts.clone())),
             Self::Untie => Box::new(Untie),
             Self::Tie => Box::new(Tie),
         }

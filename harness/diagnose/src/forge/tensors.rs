@@ -162,6 +162,14 @@ impl Values {
         self
     }
 
+    /// Row r times `factor(r)`; of a vector, value r.
+    pub(super) fn rows_scaled(mut self, factor: impl Fn(usize) -> f64 + Sync) -> Self {
+        let width = if self.shape.len() == 2 { self.dims().1 } else { 1 };
+        let scale = |(row, values): (usize, &mut [f64])| values.iter_mut().for_each(|value| *value *= factor(row));
+        self.values.par_chunks_mut(width.max(1)).enumerate().for_each(scale);
+        self
+    }
+
     /// Column c times factor c.
     pub(super) fn columns_scaled(mut self, factors: &[f64]) -> Self {
         let scale = |row: &mut [f64]| row.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);

@@ -1,5 +1,8 @@
 //! Every transformation on tiny checkpoints, and transformations that are wrong, which must not pass.
 
+mod rescaled;
+mod vocab;
+
 use std::{fs, path::PathBuf};
 
 use candle_core::Tensor;
@@ -319,7 +322,7 @@ fn what_is_wrong_is_not_written() {
         draft
     }
     fn draft_of(name: &str) -> Draft {
-        Draft::of(&golden(name)).expect("a draft")
+        Draft::of(&golden(name), &PathBuf::from("out")).expect("a draft")
     }
     let hidden = golden("llama-gqa").architecture().hidden;
     let qwen = golden("qwen3").architecture().hidden;
