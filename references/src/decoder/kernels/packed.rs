@@ -144,7 +144,8 @@ pub(in super::super) fn products(x: &Tensor, matrices: &[(&Packed, Option<&Tenso
             for (task, share) in tasks.iter_mut().zip(&shares) {
                 for (_, panels) in share.iter().filter(|(of, _)| *of == index) {
                     let width = packed.channels(panels).len();
-                    let y = left.iter_mut().map(|row| row.split_off_mut(..width).expect("as wide as its panels")).collect();
+                    let y =
+                        left.iter_mut().map(|row| row.split_off_mut(..width).expect("as wide as its panels")).collect();
                     task.push(Part { packed, bias: *bias, panels: panels.clone(), y });
                 }
             }
