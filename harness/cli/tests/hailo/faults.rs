@@ -73,9 +73,9 @@ fn what_the_chip_computes_wrongly_is_named_or_said_to_be_unexplained() {
 fn a_device_is_run_again_within_its_budget() {
     // A fault that no entry of the bank models: the device is asked until the budget is spent, and nothing is named wrongly.
     let bench = Bench::at_fault(&HefOptions::precise(8, 48), Fault::RopeTiledTwice);
-    bench.desk.write("prompts.jsonl", &prompts(&[17, 21]));
+    bench.desk.write("prompts.jsonl", &prompts(&[17, 21, 30]));
     let rows = ["--prefill-rows", "6"];
-    bench.verdict(&[&["--prompts", "prompts.jsonl", "--new-tokens", "6", "--no-diagnosis"], &rows[..]].concat(), 1);
+    bench.verdict(&[&["--prompts", "prompts.jsonl", "--new-tokens", "8", "--no-diagnosis"], &rows[..]].concat(), 1);
     let address = bench.address();
     let again = ["diagnose", "out/arm", "--device", "hailo", "--hef", "demo.hef", "--device-id", &address];
     let answer = bench.desk.fidelity(&[&again[..], &rows, &["--budget", "60", "--json"]].concat());
