@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_emulator::with_values;
-use fidelity_references::{Checkpoint, Chunk, Decoder, Feed, Instrument, Part, TOGETHER, Wiring};
+use fidelity_references::{Checkpoint, Decoder, Instrument, Part, TOGETHER};
 use fidelity_trace::{BlockSite, PromptRecord, Site};
 use fidelity_verdict::{
     ActivationProfile, AttentionSink, MassiveActivation, NormInput, PROFILE_FORMAT, PROFILE_VERSION,
@@ -28,15 +28,9 @@ pub fn profile(
 ) -> Result<ActivationProfile> {
     let mut seen = Seen::default();
     for (group, records) in prompts.chunks(TOGETHER).enumerate() {
-        let positions: Vec<Vec<u32>> =
-            records.iter().map(|prompt| (0..prompt.token_ids.len() as u32).collect()).collect();
-        let feeds = records.iter().zip(&positions).map(|(prompt, positions)| {
-            let visibility = decoder.architecture().visibility(positions.len());
-            Feed { chunk: Chunk { token_ids: &prompt.token_ids, positions, visibility }, cache: None }
-        });
         seen.first_prompt = group * TOGETHER;
-        seen.lengths = positions.iter().map(Vec::len).collect();
-        decoder.forward_together(&mut feeds.collect::<Vec<_>>(), &Wiring::default(), &mut seen)?;
+        seen.lengths = records.iter().map(|prompt| prompt.token_ids.len()).collect();
+        decoder.observe(records.iter().map(|prompt| prompt.token_ids.as_slice()), &mut seen)?;
         on_prompts(group * TOGETHER + records.len());
     }
     let mut massive: Vec<MassiveActivation> = seen

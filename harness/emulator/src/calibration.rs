@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::{Device, Result, Tensor};
-use fidelity_references::{Chunk, Decoder, Feed, Instrument, Part, TOGETHER, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part, TOGETHER};
 use fidelity_trace::{FirstPosition, Site, hex};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -145,12 +145,7 @@ pub(crate) fn calibrate_prepared(
     let (calibration, fed) = (Calibration::default(), Fed::default());
     let mut seen = Seen { calibration, plan, means_of, set, random, basis, first, fed };
     for prompts in set.prompts.chunks(TOGETHER) {
-        let positions: Vec<Vec<u32>> = prompts.iter().map(|prompt| (0..prompt.len() as u32).collect()).collect();
-        let feeds = prompts.iter().zip(&positions).map(|(token_ids, positions)| {
-            let visibility = decoder.architecture().visibility(token_ids.len());
-            Feed { chunk: Chunk { token_ids, positions, visibility }, cache: None }
-        });
-        decoder.forward_together(&mut feeds.collect::<Vec<_>>(), &Wiring::default(), &mut seen)?;
+        decoder.observe(prompts.iter().map(Vec::as_slice), &mut seen)?;
     }
     for means in seen.calibration.means.values_mut() {
         means.values.iter_mut().for_each(|sum| *sum /= means.rows.max(1) as f64);

@@ -256,6 +256,24 @@ impl Decoder {
         on_worker(|| self.last_logits(feeds, wiring, instrument))
     }
 
+    /// Shows every site of whole prompts, computed together, to an instrument.
+    ///
+    /// # Errors
+    /// As those of [`Decoder::forward`].
+    pub fn observe<'p>(
+        &self,
+        prompts: impl IntoIterator<Item = &'p [u32]>,
+        instrument: &mut dyn Instrument,
+    ) -> Result<()> {
+        let of = |token_ids: &'p [u32]| (token_ids, (0..token_ids.len() as u32).collect::<Vec<u32>>());
+        let sequences: Vec<_> = prompts.into_iter().map(of).collect();
+        let feeds = sequences.iter().map(|(token_ids, positions)| {
+            let visibility = self.weights.architecture.visibility(token_ids.len());
+            Feed { chunk: Chunk { token_ids, positions, visibility }, cache: None }
+        });
+        self.forward_together(&mut feeds.collect::<Vec<_>>(), &Wiring::default(), instrument).map(drop)
+    }
+
     fn last_logits(
         &self,
         feeds: &mut [Feed<'_>],

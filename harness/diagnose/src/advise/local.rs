@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_emulator::{Emulator, Plan, with_values};
-use fidelity_references::{Chunk, Decoder, Feed, Instrument, Part, Wiring};
+use fidelity_references::{Chunk, Decoder, Instrument, Part};
 use fidelity_trace::{BlockSite, PromptRecord, Site};
 use fidelity_verdict::SiteSqnr;
 
@@ -18,9 +18,9 @@ pub(super) fn local(
     let mut rows: BTreeMap<Site, [Vec<f64>; 2]> = BTreeMap::new();
     for prompt in prompts {
         let mut kept = Kept::default();
-        pass(float32, prompt, &mut kept)?;
+        float32.observe([prompt.token_ids.as_slice()], &mut kept)?;
         let mut beside = Beside { quantiser: emulator.instrument(), exact: kept.0, rows: &mut rows };
-        pass(emulator.decoder(), prompt, &mut beside)?;
+        emulator.decoder().observe([prompt.token_ids.as_slice()], &mut beside)?;
     }
     let of_site = |(site, [local, cumulative]): (Site, [Vec<f64>; 2])| {
         let bits = match site {
@@ -30,13 +30,6 @@ pub(super) fn local(
         (site, SiteSqnr { bits, local_db: median(local), cumulative_db: median(cumulative) })
     };
     Ok(rows.into_iter().map(of_site).collect())
-}
-
-fn pass(decoder: &Decoder, prompt: &PromptRecord, instrument: &mut dyn Instrument) -> Result<()> {
-    let positions: Vec<u32> = (0..prompt.token_ids.len() as u32).collect();
-    let visibility = decoder.architecture().visibility(positions.len());
-    let chunk = Chunk { token_ids: &prompt.token_ids, positions: &positions, visibility };
-    decoder.forward_together(&mut [Feed { chunk, cache: None }], &Wiring::default(), instrument).map(drop)
 }
 
 #[derive(Default)]

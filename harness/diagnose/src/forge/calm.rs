@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{Result, Tensor};
 use fidelity_emulator::with_values;
-use fidelity_references::{
-    Architecture, Checkpoint, Chunk, Decoder, Feed, Instrument, MlpKind, NormKind, Part, TOGETHER, Wiring,
-};
+use fidelity_references::{Architecture, Checkpoint, Decoder, Instrument, MlpKind, NormKind, Part, TOGETHER};
 use fidelity_trace::{BlockSite, Site};
 
 use super::{
@@ -116,13 +114,7 @@ fn largest(decoder: &Decoder, prompts: &[Vec<u32>]) -> Result<BTreeMap<Site, Vec
     let longest = decoder.architecture().longest_sequence();
     let mut seen = Seen(BTreeMap::new());
     for group in prompts.chunks(TOGETHER) {
-        let ids: Vec<&[u32]> = group.iter().map(|ids| &ids[..ids.len().min(longest)]).collect();
-        let positions: Vec<Vec<u32>> = ids.iter().map(|ids| (0..ids.len() as u32).collect()).collect();
-        let feeds = ids.iter().zip(&positions).map(|(token_ids, positions)| {
-            let visibility = decoder.architecture().visibility(positions.len());
-            Feed { chunk: Chunk { token_ids, positions, visibility }, cache: None }
-        });
-        decoder.forward_together(&mut feeds.collect::<Vec<_>>(), &Wiring::default(), &mut seen)?;
+        decoder.observe(group.iter().map(|ids| &ids[..ids.len().min(longest)]), &mut seen)?;
     }
     Ok(seen.0)
 }
