@@ -7,7 +7,7 @@ use fidelity_trace::{BlockSite, Site};
 
 use super::{
     Draft, ForgeError, Transformation, refused,
-    rescale::{Factors, Pair, rescaled},
+    rescale::{Factors, Pair, kv_channel, rescaled},
     tie::Untie,
 };
 
@@ -102,40 +102,38 @@ impl Transformation for Outlier {
 
 impl Outlier {
     fn of_final_norm(&self, draft: Draft) -> Result<Draft, ForgeError> {
-        let by_channel = self.single(draft.architecture.hidden, &[self.channel], self.factor)?;
+        let by_channel = self.own(draft.architecture.hidden)?;
         let draft = if draft.architecture.tied_head { Untie.apply(draft)? } else { draft };
         Ok(rescaled(draft, vec![Factors { pair: Pair::FinalNorm, block: 0, by_channel }]))
     }
 
-    /// 1 but at `channels`, of which the one that was asked for is refused where there is none.
-    fn single(&self, width: usize, channels: &[usize], factor: f64) -> Result<Vec<f64>, ForgeError> {
-        if self.channel >= width {
-            return Err(refused(self, format!("it has {width} channels there, counted from 0")));
+    /// The factor at the channel that was asked for, 1 elsewhere; refused where there is no such channel.
+    fn own(&self, width: usize) -> Result<Vec<f64>, ForgeError> {
+        match self.channel < width {
+            true => Ok(moved(width, &[self.channel], self.factor)),
+            false => Err(refused(self, format!("it has {width} channels there, counted from 0"))),
         }
-        let mut factors = vec![1.0; width];
-        channels.iter().for_each(|channel| factors[*channel] = factor);
-        Ok(factors)
     }
 
     fn factors(&self, a: &Architecture, kind: BlockSite) -> Result<(Pair, Vec<f64>), ForgeError> {
         let (of_keys, of_queries) = (a.kv_heads * a.head_dim, a.query_heads * a.head_dim);
-        let shared =
-            self.channel / a.head_dim / (a.query_heads / a.kv_heads.max(1)) * a.head_dim + self.channel % a.head_dim;
-        let own = |width| self.single(width, &[self.channel], self.factor);
+        let shared = kv_channel(self.channel, a.head_dim, a.query_heads / a.kv_heads.max(1));
         let gated = a.mlp_kind == MlpKind::Gated;
         match kind {
-            BlockSite::AttnNorm => Ok((Pair::AttnNorm, own(a.hidden)?)),
-            BlockSite::MlpNorm => Ok((Pair::MlpNorm, own(a.hidden)?)),
-            BlockSite::V => Ok((Pair::Values, own(of_keys)?)),
+            BlockSite::AttnNorm => Ok((Pair::AttnNorm, self.own(a.hidden)?)),
+            BlockSite::MlpNorm => Ok((Pair::MlpNorm, self.own(a.hidden)?)),
+            BlockSite::V => Ok((Pair::Values, self.own(of_keys)?)),
             BlockSite::Z => {
-                own(of_queries)?;
+                self.own(of_queries)?;
                 Ok((Pair::Values, moved(of_keys, &[shared], self.factor)))
             }
-            BlockSite::Up | BlockSite::Act if gated => Ok((Pair::Products, own(a.mlp)?)),
-            BlockSite::Gate if a.activation == Activation::Relu && self.factor > 0.0 => Ok((Pair::Gates, own(a.mlp)?)),
+            BlockSite::Up | BlockSite::Act if gated => Ok((Pair::Products, self.own(a.mlp)?)),
+            BlockSite::Gate if a.activation == Activation::Relu && self.factor > 0.0 => {
+                Ok((Pair::Gates, self.own(a.mlp)?))
+            }
             BlockSite::Q | BlockSite::K if !a.qk_norm => {
                 let queries = kind == BlockSite::Q;
-                own(if queries { of_queries } else { of_keys })?;
+                self.own(if queries { of_queries } else { of_keys })?;
                 let (channel, factor) =
                     if queries { (shared, self.factor) } else { (self.channel, self.factor.recip()) };
                 Ok((Pair::Queries, moved(of_keys, &turned_with(a, channel), factor)))
@@ -181,6 +179,7 @@ impl Outlier {
     }
 }
 
+/// The factor at these channels, 1 elsewhere.
 fn moved(width: usize, channels: &[usize], factor: f64) -> Vec<f64> {
     (0..width).map(|channel| if channels.contains(&channel) { factor } else { 1.0 }).collect()
 }

@@ -38,6 +38,11 @@ pub(super) struct Factors {
     pub(super) by_channel: Vec<f64>,
 }
 
+/// The kv channel that a channel of query heads reads, `group` of which share a kv head.
+pub(super) const fn kv_channel(channel: usize, head_dim: usize, group: usize) -> usize {
+    channel / head_dim / group * head_dim + channel % head_dim
+}
+
 /// The draft with these factors, which fit it.
 pub(super) fn rescaled(mut draft: Draft, factors: Vec<Factors>) -> Draft {
     let exact = |factor: &f64| factor.is_normal() && factor.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
@@ -64,8 +69,7 @@ impl Rescaled {
         let inverse = |channel: usize| of.by_channel[channel].recip();
         let matrix = values.shape.len() == 2;
         let (group, head_dim) = (self.group, self.head_dim);
-        // The kv channel of a channel of query heads.
-        let shared = |channel: usize| channel / head_dim / group * head_dim + channel % head_dim;
+        let shared = |channel: usize| kv_channel(channel, head_dim, group);
         match (of.pair, part) {
             (Pair::AttnNorm, Part::AttnNorm) | (Pair::MlpNorm, Part::MlpNorm) | (Pair::FinalNorm, Part::FinalNorm) => {
                 values.rows_scaled(factor)
