@@ -13,10 +13,10 @@ mod probes;
 mod score;
 mod shards;
 
-use std::{cell::Cell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use fidelity_emulator::Emulator;
-use fidelity_references::{Checkpoint, RopeScaling};
+use fidelity_references::Checkpoint;
 use fidelity_trace::{BosConvention, Fault, Intervention, Network, Places, Scope, Taps, Trace, TraceError};
 use fidelity_verdict::{BadSite, Diagnosis};
 
@@ -126,12 +126,6 @@ pub fn diagnose(
     }
 }
 
-/// Whether angles depend on how far a chunk reaches.
-fn steps_always(question: &Question<'_>) -> bool {
-    let rope = question.checkpoint.architecture().rope.as_ref();
-    rope.is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }))
-}
-
 /// The same for rows that are in memory.
 pub(crate) fn explain_rows(
     question: &Question<'_>,
@@ -141,14 +135,11 @@ pub(crate) fn explain_rows(
     if prompts.iter().all(|prompt| prompt.logits.values().all(BTreeMap::is_empty)) {
         return Err(DiagnoseError::NoLogits);
     }
-    let steps_always = steps_always(question);
-    let predictor = |emulator| Predictor { emulator, prompts, steps_always, rows: Cell::new(0) };
+    let predictor = |emulator| Predictor::new(question, emulator, prompts);
     let search = Search {
         question,
         prompts,
-        all: Selection {
-            parts: (0..prompts.len()).map(|at| (at, prompts[at].token_ids.len(), prompts[at].steps.len())).collect(),
-        },
+        all: Selection::all(prompts),
         float32: predictor(question.float32),
         emulated: match question.numerics {
             Numerics::Recipe(emulator, recipe) => Some((predictor(emulator), recipe)),

@@ -1,15 +1,15 @@
 //! What an arm would have computed with a fault.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use fidelity_emulator::{Emulator, EmulatorError};
-use fidelity_references::logits_from;
+use fidelity_references::{RopeScaling, logits_from};
 use fidelity_trace::{
     BlockSite, Capture, Fault, Intervention, Request, Scope, Site, Status, Subject, SubjectError, Taps, Tensor, Trace,
 };
 
 use super::{
-    DiagnoseError,
+    DiagnoseError, Question,
     candidates::{Concerns, concerns, looks_ahead},
     score::{Rows, Score},
 };
@@ -32,6 +32,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    pub(crate) fn all(prompts: &[ArmPrompt]) -> Self {
+        let whole = |(at, prompt): (usize, &ArmPrompt)| (at, prompt.token_ids.len(), prompt.steps.len());
+        Self { parts: prompts.iter().enumerate().map(whole).collect() }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.parts.iter().map(|(_, tokens, steps)| tokens + steps).sum()
     }
@@ -96,12 +101,18 @@ pub(crate) struct Predictor<'a> {
     pub(crate) emulator: &'a Emulator,
     pub(crate) prompts: &'a [ArmPrompt],
     /// Angles depend on how far a chunk reaches.
-    pub(crate) steps_always: bool,
+    steps_always: bool,
     /// Rows computed so far.
-    pub(crate) rows: std::cell::Cell<usize>,
+    pub(crate) rows: Cell<usize>,
 }
 
-impl Predictor<'_> {
+impl<'a> Predictor<'a> {
+    pub(crate) fn new(question: &Question<'_>, emulator: &'a Emulator, prompts: &'a [ArmPrompt]) -> Self {
+        let rope = question.checkpoint.architecture().rope.as_ref();
+        let steps_always = rope.is_some_and(|rope| matches!(rope.scaling, RopeScaling::Dynamic { .. }));
+        Self { emulator, prompts, steps_always, rows: Cell::new(0) }
+    }
+
     /// The logits of the selected rows with these faults, by prompt.
     pub(crate) fn predict(
         &self,

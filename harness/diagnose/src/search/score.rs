@@ -133,13 +133,18 @@ fn is_finite(row: &[f32]) -> bool {
 
 /// How far two predictions are apart, as [`Score::residual`] says, on the rows of both.
 pub(crate) fn apart(one: &BTreeMap<usize, Rows>, other: &BTreeMap<usize, Rows>) -> f64 {
+    distances(one, other).residual()
+}
+
+/// The same by prompt.
+pub(crate) fn distances(one: &BTreeMap<usize, Rows>, other: &BTreeMap<usize, Rows>) -> Score {
     let mut score = Score::default();
     for (prompt, rows) in one {
         if let Some(others) = other.get(prompt) {
             score.add(*prompt, rows, others);
         }
     }
-    score.residual()
+    score
 }
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ impl Session<'_> {
     ) -> Result<(), DiagnoseError> {
         let token_ids = vec![prompt.token_ids[0]];
         let Some(computed) = self.run(&token_ids, &[])? else { return Ok(()) };
-        let one = ArmPrompt { id: String::new(), text: None, token_ids, steps: Vec::new(), logits: Rows::new() };
-        let right = self.predictor(&[one]).predict(&[], &Selection { parts: vec![(0, 1, 0)] })?;
+        let one = [ArmPrompt { id: String::new(), text: None, token_ids, steps: Vec::new(), logits: Rows::new() }];
+        let right = self.predictor(&one).predict(&[], &Selection::all(&one))?;
         let (own, all) = (apart(&BTreeMap::from([(0, computed)]), &right), diagnosis.clean.residual);
         let means = match own < RIGHT * all {
             true => "queries, keys, masks, positions or the cache are to blame, which one token does not need",

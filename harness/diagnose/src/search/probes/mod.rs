@@ -4,14 +4,13 @@
 mod checks;
 mod draw;
 
-use std::{cell::Cell, collections::BTreeMap};
-
 use fidelity_trace::{Capture, Intervention, Request, Scope, ScopeCapture, Site, Subject, SubjectError, Taps};
 use fidelity_verdict::{Diagnosis, Probe, UNEXPLAINED};
 
 use super::{
-    ArmPrompt, DiagnoseError, Numerics, Question, Rows, apart, explain_rows,
+    ArmPrompt, DiagnoseError, Numerics, Question, Rows, explain_rows,
     predict::{Predictor, Selection, is_of_shards},
+    score,
 };
 
 /// New prompts run before the explanations are scored again.
@@ -154,7 +153,7 @@ impl Session<'_> {
             Numerics::Recipe(emulator, _) => emulator,
             Numerics::Unknown | Numerics::Float32 => self.question.float32,
         };
-        Predictor { emulator, prompts, steps_always: super::steps_always(self.question), rows: Cell::new(0) }
+        Predictor::new(self.question, emulator, prompts)
     }
 
     /// New prompts, those first on which explanations are farthest apart for what they cost, and how far.
@@ -185,19 +184,14 @@ impl Session<'_> {
             diagnosis.ranked.iter().filter_map(|it| it.fault.parse().ok()).filter(|it| !is_of_shards(it)).collect();
         let Some((best, others)) = explanations.split_first() else { return Ok(None) };
         let predictor = self.predictor(drawn);
-        let all = Selection {
-            parts: (0..drawn.len()).map(|at| (at, drawn[at].token_ids.len(), drawn[at].steps.len())).collect(),
-        };
+        let all = Selection::all(drawn);
         let own = predictor.predict(&[*best], &all)?;
         let rivals = others.iter().map(|other| vec![*other]).chain([Vec::new()]);
         let mut nearest = vec![f64::INFINITY; drawn.len()];
         for rival in rivals {
             let its = predictor.predict(&rival, &all)?;
-            let one =
-                |rows: &BTreeMap<usize, Rows>, at| rows.get(&at).cloned().map(|rows| BTreeMap::from([(at, rows)]));
-            let distances: Vec<f64> = (0..drawn.len())
-                .map(|at| one(&own, at).zip(one(&its, at)).map_or(0.0, |(own, its)| apart(&own, &its)))
-                .collect();
+            let by_prompt = score::distances(&own, &its).residuals;
+            let distances: Vec<f64> = (0..drawn.len()).map(|at| by_prompt.get(&at).copied().unwrap_or(0.0)).collect();
             if distances.iter().any(|distance| *distance > NOT_APART) {
                 nearest.iter_mut().zip(distances).for_each(|(nearest, distance)| *nearest = nearest.min(distance));
             }
