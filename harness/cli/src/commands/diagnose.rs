@@ -25,29 +25,22 @@ pub(crate) fn diagnose(args: &DiagnoseArgs) -> Result<u8, CliError> {
         weights: args.weights.clone(),
         offline: args.offline,
     };
-    let again = args.device.as_ref().map(|device| Again {
-        arm: ArmArgs {
-            device: device.clone(),
-            recipe: args.recipe.clone(),
-            fault: args.fault.clone(),
-            calibration: args.calibration.clone(),
-            first_position: None,
-            layer_names: args.layer_names.clone(),
-            hailo: args.hailo.clone(),
-        },
+    let stored_arm = ArmArgs {
+        device: format!("replay={}", args.trace.display()),
+        recipe: args.recipe.clone(),
+        fault: Vec::new(),
+        calibration: args.calibration.clone(),
+        first_position: None,
+        layer_names: args.layer_names.clone(),
+        hailo: HailoArgs::default(),
+    };
+    let again = args.device.clone().map(|device| Again {
+        arm: ArmArgs { device, fault: args.fault.clone(), hailo: args.hailo.clone(), ..stored_arm.clone() },
         budget: args.budget,
     });
     let run = RunArgs {
         checkpoint,
-        arm: ArmArgs {
-            device: format!("replay={}", args.trace.display()),
-            recipe: args.recipe.clone(),
-            fault: Vec::new(),
-            calibration: args.calibration.clone(),
-            first_position: None,
-            layer_names: args.layer_names.clone(),
-            hailo: HailoArgs::default(),
-        },
+        arm: stored_arm,
         prompts: PromptArgs {
             prompts: None,
             prompt: Vec::new(),

@@ -16,8 +16,6 @@ use crate::{
 pub(crate) const FILE: &str = "sweep.json";
 const FORMAT: &str = "fidelity-sweep";
 const VERSION: u32 = 1;
-/// Takes a value, and is of a device alone.
-const PREFILL_ROWS: &str = "--prefill-rows";
 /// Most cells that are read of a file.
 const MOST_CELLS: usize = 1 << 16;
 
@@ -30,8 +28,11 @@ pub(crate) struct Matrix {
     fidelity: String,
     /// Checkpoint by checkpoint, arm by arm, recipe by recipe.
     pub(crate) cells: Vec<CellKey>,
-    /// Arguments of `run` that every cell is given, as far as they are of its arm.
+    /// Arguments of `run` that every cell is given.
     shared: Vec<String>,
+    /// And those that cells of a device alone are given: other arms refuse them.
+    #[serde(default)]
+    of_device: Vec<String>,
     /// Whether covariates of the profile are measured.
     pub(crate) profiled: bool,
     /// The part of the cells that is run here.
@@ -73,21 +74,16 @@ impl Matrix {
             fidelity: env!("CARGO_PKG_VERSION").to_owned(),
             cells,
             shared: shared(args),
+            of_device: of_device(args),
             profiled: !args.no_profile,
             shard: args.shard,
         })
     }
 
-    /// Arguments of `run` that a cell of that arm is given: what is a device's alone is refused by others.
-    pub(crate) fn shared_with(&self, device: &str) -> Vec<String> {
-        let mut words = self.shared.clone();
-        if device != "hailo" {
-            words.retain(|word| word != "--accept-failed-audit");
-            if let Some(at) = words.iter().position(|word| word == PREFILL_ROWS) {
-                words.drain(at..(at + 2).min(words.len()));
-            }
-        }
-        words
+    /// Arguments of `run` that a cell of that arm is given.
+    pub(crate) fn shared_with(&self, device: &str) -> impl Iterator<Item = String> {
+        let of_device = if device == "hailo" { self.of_device.as_slice() } else { &[] };
+        self.shared.iter().chain(of_device).cloned()
     }
 
     /// Reads sweep.json.
@@ -126,19 +122,21 @@ fn shared(args: &SweepArgs) -> Vec<String> {
     let mut give = |flag: &str, value: Option<String>| {
         words.extend(value.map(|value| [flag.to_owned(), value]).into_iter().flatten());
     };
-    let (prompts, hailo) = (&args.prompts, &args.hailo);
+    let prompts = &args.prompts;
     give("--calibration", args.calibration.clone());
     give("--prompts", prompts.prompts.clone());
     prompts.prompt.iter().for_each(|prompt| give("--prompt", Some(prompt.clone())));
     give("--new-tokens", prompts.new_tokens.map(|count| count.to_string()));
     give("--scopes", prompts.scopes.clone());
     give("--taps", Some(prompts.taps.clone()).filter(|taps| taps != "default"));
-    give(PREFILL_ROWS, hailo.prefill_rows.map(|rows| rows.to_string()));
-    let flags = [
-        ("--no-diagnosis", args.no_diagnosis),
-        ("--discard-traces", args.discard_traces),
-        ("--accept-failed-audit", hailo.accept_failed_audit),
-    ];
+    let flags = [("--no-diagnosis", args.no_diagnosis), ("--discard-traces", args.discard_traces)];
     words.extend(flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned()));
     words
+}
+
+/// Arguments of `run` that are of a device alone.
+fn of_device(args: &SweepArgs) -> Vec<String> {
+    let rows = args.hailo.prefill_rows.map(|rows| ["--prefill-rows".to_owned(), rows.to_string()]);
+    let accepted = args.hailo.accept_failed_audit.then(|| "--accept-failed-audit".to_owned());
+    rows.into_iter().flatten().chain(accepted).collect()
 }
